@@ -266,6 +266,7 @@ type Info struct {
 	State string `json:"state"`
 	// Waiting is the number of events in the lane, Delayed of those not yet due.
 	Waiting int64 `json:"waiting"`
+	Delayed int64 `json:"delayed"`
 	// Next is the sequence number that the next event will get.
 	Next   int64        `json:"next"`
 	Parked []ParkedInfo `json:"parked,omitempty"`
@@ -296,4 +297,40 @@ type PublishedHook struct {
 	Matcher *string           `json:"matcher,omitempty"`
 	Control bool              `json:"control,omitempty"`
 	OnError tasks.ErrorPolicy `json:"onError,omitempty"`
+}
+
+// Notice tells an inbox that a task has come to what its waiter asked for. It is
+// a hint: the task's Status is the truth.
+type Notice struct {
+	// OperationHash and TaskID name the task; the hash is tasks.OperationHash.
+	OperationHash string
+	TaskID        string
+}
+
+// Swept is what one sweep of a shard found.
+type Swept struct {
+	// Ready is the number of queues made ready, Expired of leases that had ended.
+	Ready   int
+	Expired int
+	// Next is the time until something is due; negative when nothing is.
+	Next time.Duration
+	// Waiting is the number of queues that wait for a worker.
+	Waiting int
+}
+
+// Held names a queue and the token under which a worker holds it.
+type Held struct {
+	Queue Queue
+	Token int64
+}
+
+// Counts are the sizes of a shard, for metrics.
+type Counts struct {
+	// Ready is the number of queues that wait for a worker.
+	Ready int64
+	// Due is the number of queues and delayed events somebody must look at later.
+	Due int64
+	// Dead is the number of dead letters, Blocked of hooks that are parked.
+	Dead    int64
+	Blocked int64
 }

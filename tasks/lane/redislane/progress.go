@@ -1,0 +1,174 @@
+package redislane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gantry-hooks/gantry/tasks/lane"
+)
+
+// progressTimeout bounds one round trip of settled work. It is independent of
+// the callers' contexts, because what was delivered must be settled even when
+// the worker is being stopped.
+const progressTimeout = 3 * time.Second
+
+// Progress applies a step to a held queue. lane.ErrLeaseLost means that nothing
+// was changed; lane.ErrUnavailable that the step may have happened, and sending
+// it again is safe. Concurrent steps of a shard share round trips.
+func (s *Store) Progress(ctx context.Context, step lane.Step) (lane.Progress, error) {
+	call := &call{step: step, done: make(chan struct{})}
+	s.batches[step.Queue.Shard].add(call)
+	select {
+	case <-call.done:
+		return call.progress, call.err
+	case <-ctx.Done():
+		return lane.Progress{}, fmt.Errorf("%w: %w", lane.ErrUnavailable, ctx.Err())
+	}
+}
+
+// call is one step on its way through a batch. The batch writes progress and err
+// before it closes done; the caller reads them after.
+type call struct {
+	step     lane.Step
+	progress lane.Progress
+	err      error
+	done     chan struct{}
+}
+
+// batch collects the steps of one shard: while one script runs, the next steps
+// gather and go together in the following one. An idle batch sends at once.
+type batch struct {
+	store *Store
+	shard int
+
+	mu      sync.Mutex
+	waiting []*call
+	running bool
+}
+
+// batchSteps bounds a script call, so that other clients of the shard get a turn.
+const batchSteps = 64
+
+func (b *batch) add(c *call) {
+	b.mu.Lock()
+	b.waiting = append(b.waiting, c)
+	start := !b.running
+	b.running = true
+	b.mu.Unlock()
+	if start {
+		go b.run()
+	}
+}
+
+func (b *batch) run() {
+	for {
+		b.mu.Lock()
+		n := min(len(b.waiting), batchSteps)
+		if n == 0 {
+			b.running = false
+			b.mu.Unlock()
+			return
+		}
+		calls := b.waiting[:n:n]
+		b.waiting = b.waiting[n:]
+		b.mu.Unlock()
+		b.send(calls)
+	}
+}
+
+func (b *batch) send(calls []*call) {
+	ctx, cancel := context.WithTimeout(context.Background(), progressTimeout)
+	defer cancel()
+	rows, err := b.exchange(ctx, calls)
+	for i, c := range calls {
+		if err != nil {
+			c.err = err
+		} else {
+			c.progress, c.err = readProgress(c.step.Queue, rows, i)
+		}
+		close(c.done)
+	}
+}
+
+func (b *batch) exchange(ctx context.Context, calls []*call) ([]any, error) {
+	steps := make([]wireStep, len(calls))
+	for i, c := range calls {
+		var err error
+		if steps[i], err = encodeStep(c.step); err != nil {
+			return nil, err
+		}
+	}
+	doc, err := json.Marshal(steps)
+	if err != nil {
+		return nil, fmt.Errorf("encode steps: %w", err)
+	}
+	rows, err := b.store.run(ctx, b.store.scripts.progress, b.shard, doc, b.store.window, b.store.idle)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != len(calls)+2 {
+		return nil, fmt.Errorf("read progress reply: %d rows for %d steps", len(rows)-2, len(calls))
+	}
+	return rows, nil
+}
+
+// wireStep and wireAction are a step as progress.lua reads it.
+type wireStep struct {
+	Queue   string       `json:"q"`
+	Token   string       `json:"t"`
+	Want    int          `json:"n"`
+	Release int          `json:"r,omitempty"`
+	Actions []wireAction `json:"a"`
+}
+
+type wireAction struct {
+	Verb     lane.Verb `json:"v"`
+	Sequence int64     `json:"s"`
+	Task     string    `json:"i"`
+	Hook     string    `json:"h,omitempty"`
+	Delay    int64     `json:"d"`
+	Attempt  int       `json:"n"`
+	Outcome  string    `json:"o"`
+	Letter   string    `json:"x,omitempty"`
+}
+
+func encodeStep(step lane.Step) (wireStep, error) {
+	w := wireStep{Queue: queueID(step.Queue), Token: strconv.FormatInt(step.Token, 10), Want: step.Want, Actions: []wireAction{}}
+	if step.Release {
+		w.Release = 1
+	}
+	for _, a := range step.Actions {
+		x := wireAction{
+			Verb: a.Verb, Sequence: a.Sequence, Task: a.TaskID, Hook: a.Hook,
+			Delay: milliseconds(a.Delay), Attempt: a.Attempt, Letter: a.DeadID, Outcome: "{}",
+		}
+		if a.Outcome != nil {
+			doc, err := json.Marshal(a.Outcome)
+			if err != nil {
+				return w, fmt.Errorf("encode outcome: %w", err)
+			}
+			x.Outcome = string(doc)
+		}
+		w.Actions = append(w.Actions, x)
+	}
+	return w, nil
+}
+
+func readProgress(q lane.Queue, rows []any, i int) (lane.Progress, error) {
+	row := list(rows, i+2)
+	if text(row, 0) == "lost" {
+		return lane.Progress{}, lane.ErrLeaseLost
+	}
+	return lane.Progress{
+		Released: text(row, 0) == "released",
+		Now:      number(rows, 0), Ready: int(number(rows, 1)),
+		Attempt: int(number(row, 2)),
+		Settled: strings.Fields(text(row, 3)), Parked: strings.Fields(text(row, 4)), Unparked: strings.Fields(text(row, 5)),
+		Entries: readEntries(q, number(row, 1), list(row, 6)),
+	}, nil
+}

@@ -1,0 +1,81 @@
+-- append adds events to one operation's lane, all or none.
+--
+-- KEYS[1] shard prefix
+-- ARGV[1] operation hash   ARGV[2] operation id
+-- ARGV[3] idempotency window in ms   ARGV[4] idle time of an operation in ms
+-- ARGV[5..] six per event: id, content digest, delay in ms, inbox, wait mode
+--           ("" and "" when nobody waits), document
+--
+-- Returns {"reused", id} when an id stands for other content (nothing stored),
+-- else {"ok", {sequence, duplicate, status...}, ...}: sequence 0 while delayed,
+-- status empty without a waiter.
+--
+-- Atomic, because the idempotency check, the number, the list and the wake-up
+-- must not be torn apart by a crash: an event without a wake-up would be lost,
+-- one without its id would be doubled by the caller's repeat.
+local op, operation = ARGV[1], ARGV[2]
+local window, idle = tonumber(ARGV[3]), tonumber(ARGV[4])
+local now = redis_now()
+local bucket = bucket_of(now, window)
+local skey, lkey, seen_key = P .. 'state:' .. op, P .. 'lane:' .. op, P .. 'seen:' .. op .. ':' .. int(bucket)
+
+local found, batch = {}, {}
+for i = 5, #ARGV, 6 do
+  local id, digest = ARGV[i], ARGV[i + 1]
+  local seen = find_seen(op, id, bucket)
+  local known = batch[id] or (seen and string.match(seen, ':(.*)$'))
+  if known and known ~= digest then return { 'reused', id } end
+  batch[id] = digest
+  found[i] = seen
+end
+
+local s = call('HMGET', skey, 'st', 'head', 'next')
+local state, number = s[1], tonumber(s[3] or '0')
+local first, delayed, fresh, rows = number, false, {}, {}
+for i = 5, #ARGV, 6 do
+  local id, digest, delay = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+  local seen = found[i] or fresh[id]
+  if seen then
+    rows[i] = { string.match(seen, '^(%d+):') or '0', '1' }
+  elseif delay > 0 then
+    seen = 'd:' .. digest
+    call('HSET', P .. 'delayed:' .. op, id, ARGV[i + 5])
+    call('HSET', seen_key, id, seen)
+    call('ZADD', P .. 'due', now + delay, op .. '|' .. id)
+    delayed = true
+    rows[i] = { '0', '0' }
+  else
+    number = number + 1
+    seen = int(number) .. ':' .. digest
+    call('RPUSH', lkey, ARGV[i + 5])
+    call('HSET', seen_key, id, seen)
+    rows[i] = { int(number), '0' }
+  end
+  fresh[id] = seen
+end
+
+if number > first or delayed then
+  if s[2] then
+    call('HSET', skey, 'next', int(number))
+  else
+    call('HSET', skey, 'op', operation, 'head', int(number > first and first + 1 or 1), 'next', int(number))
+  end
+  call('PEXPIRE', seen_key, window)
+  if not state then
+    call('PERSIST', skey)
+    call('PEXPIRE', P .. 'hooks:' .. op, idle)
+    if number > first then make_ready(op) end
+  end
+end
+
+local out = { 'ok' }
+for i = 5, #ARGV, 6 do
+  local id, inbox, mode, row = ARGV[i], ARGV[i + 3], ARGV[i + 4], rows[i]
+  if inbox ~= '' then
+    local st = status(op, id, fresh[id])
+    for j = 1, #st do row[#row + 1] = st[j] end
+    if not settled(op, id, st, mode) then register(op, id, inbox, mode) end
+  end
+  out[#out + 1] = row
+end
+return out

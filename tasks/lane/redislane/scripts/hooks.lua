@@ -1,0 +1,24 @@
+-- hooks stores an operation's serialized hooks.
+--
+-- KEYS[1] shard prefix
+-- ARGV[1] operation hash   ARGV[2] JSON array   ARGV[3] "replace" or "append"
+-- ARGV[4] idle time in ms
+--
+-- Returns the JSON array now stored.
+--
+-- Atomic, because two appends must both be kept, in some order.
+local key = P .. 'hooks:' .. ARGV[1]
+local value = ARGV[2]
+if ARGV[3] == 'append' then
+  local old = call('GET', key)
+  if old and old ~= '[]' then
+    if value == '[]' then
+      value = old
+    else
+      value = string.sub(old, 1, -2) .. ',' .. string.sub(value, 2)
+    end
+  end
+end
+call('SET', key, value, 'PX', ARGV[4])
+call('HDEL', P .. 'state:' .. ARGV[1], 'ended')
+return value

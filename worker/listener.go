@@ -1,0 +1,115 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gantry-hooks/gantry/tasks"
+	"github.com/gantry-hooks/gantry/tasks/lane"
+)
+
+// waitTimeout bounds one blocking wait, and with it how long an idle worker
+// needs to notice a stop.
+const waitTimeout = time.Second
+
+// faultPause keeps a failing Redis or configuration from becoming a busy loop.
+const faultPause = 500 * time.Millisecond
+
+// listen claims ready queues of one shard whenever a slot is free, and blocks
+// while there are none. It looks before it waits, so a wake-up that came
+// earlier is never missed.
+func (w *Worker) listen(shard int) {
+	log := newThrottle(w.log.WithField(tasks.LogShard, shard))
+	for !w.stopped() {
+		if _, err := w.cfg.EnvironmentHooks(); err != nil {
+			// Without valid environment hooks nobody knows whom an event must reach.
+			w.fault(log, "worker.environment_invalid", err)
+			continue
+		}
+		n := w.take()
+		if n == 0 {
+			return
+		}
+		claimed, err := w.claim(shard, n)
+		if err != nil {
+			w.fault(log, "worker.claim_failed", err)
+			continue
+		}
+		w.health.clear()
+		log.recovered("worker.recovered")
+		if claimed > 0 {
+			continue
+		}
+		if err := w.cfg.Store.Wait(w.work, shard, waitTimeout); err != nil {
+			w.fault(log, "worker.wait_failed", err)
+		}
+	}
+}
+
+func (w *Worker) fault(log *throttle, event string, err error) {
+	if errors.Is(err, context.Canceled) && w.stopped() {
+		return
+	}
+	w.health.set(event + ": " + err.Error())
+	log.warn(event, err)
+	w.pause(faultPause)
+}
+
+// take waits for a slot and takes what other slots are free with it.
+func (w *Worker) take() int {
+	select {
+	case <-w.slots:
+	case <-w.stopping:
+		return 0
+	}
+	n := 1
+	for n < w.cfg.Concurrency {
+		select {
+		case <-w.slots:
+			n++
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+func (w *Worker) give(n int) {
+	for range n {
+		w.slots <- struct{}{}
+	}
+}
+
+// claimTimeout bounds one claim. A claim whose reply is lost costs its queues
+// one lease.
+const claimTimeout = 3 * time.Second
+
+// claim fills up to n slots with queues and gives back the rest.
+func (w *Worker) claim(shard, n int) (int, error) {
+	ctx, cancel := context.WithTimeout(w.work, claimTimeout)
+	defer cancel()
+	asked := time.Now()
+	claims, err := w.cfg.Store.Claim(ctx, shard, n, w.cfg.Batch)
+	w.give(n - len(claims))
+	for _, c := range claims {
+		h := w.held.add(w.work, c, asked)
+		go func() {
+			defer w.give(1)
+			defer w.held.remove(h)
+			w.drain(h, c)
+		}()
+	}
+	return len(claims), err
+}
+
+// drain hands a claim to the drainer of its kind.
+func (w *Worker) drain(h *holding, c lane.Claim) {
+	d := &drainer{Worker: w, holding: h, claim: c, now: c.Now, at: time.Now(), began: time.Now()}
+	w.metrics.drains.Inc()
+	if c.Queue.Lane() {
+		(&laneDrain{drainer: d}).run()
+	} else {
+		(&parkedDrain{drainer: d}).run()
+	}
+}

@@ -1,0 +1,53 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/gantry-hooks/gantry/tasks"
+	"github.com/gantry-hooks/gantry/tasks/lane"
+)
+
+// publishPeriod is the time between two notes to producers about the
+// environment hooks; a change is published at the next one.
+const publishPeriod = 2 * time.Second
+
+// republish keeps what producers know of this worker current.
+func (w *Worker) republish() {
+	log := newThrottle(w.log)
+	for {
+		w.pause(publishPeriod)
+		if w.stopped() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(w.work, claimTimeout)
+		if err := w.publish(ctx); err != nil {
+			log.warn("worker.publish_failed", err)
+		} else {
+			log.recovered("worker.publish_recovered")
+		}
+		cancel()
+	}
+}
+
+// publish tells type, matcher and policy of the environment hooks: no address,
+// no secret.
+func (w *Worker) publish(ctx context.Context) error {
+	hooks, err := w.cfg.EnvironmentHooks()
+	if err != nil {
+		return err
+	}
+	info := lane.WorkerInfo{ID: w.cfg.ID, Hooks: make([]lane.PublishedHook, 0, len(hooks))}
+	for i := range hooks {
+		info.Hooks = append(info.Hooks, published(&hooks[i]))
+	}
+	return w.cfg.Store.Publish(ctx, info)
+}
+
+func published(h *tasks.Hook) lane.PublishedHook {
+	p := lane.PublishedHook{Type: h.Type, Matcher: h.Matcher, Control: h.Control()}
+	if h.Webhook != nil {
+		p.OnError = h.Webhook.OnError
+	}
+	return p
+}
