@@ -53,3 +53,9 @@ func (c *cache[K, V]) put(key K, value V, weight int) {
 	c.young[key] = cached[V]{value: value, weight: weight}
 	c.weight += weight
 }
+
+func (c *cache[K, V]) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.young, c.old, c.weight = map[K]cached[V]{}, nil, 0
+}
