@@ -25,6 +25,9 @@ type Sources struct {
 	// Names lists the variables of Env, in which unknown GANTRY_ names are refused.
 	// nil means the process's names when Env is nil too, and no such check otherwise.
 	Names []string
+	// Others lists GANTRY_ names that are no settings but read elsewhere in the
+	// program, and therefore not unknown.
+	Others []string
 	// Overrides are the values of flags by dotted path, such as "api.listen". They
 	// win over everything else.
 	Overrides map[string]string
@@ -125,7 +128,10 @@ func (l *loader) readVariables(sources Sources) {
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(sources.Names)))
 	for _, name := range names {
-		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) && !serviceLink(name, sources.Env) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(sources.Others, name) {
+			continue
+		}
+		if !slices.Contains(known, name) && !serviceLink(name, sources.Env) {
 			l.problems.add(name, "is not a variable of Gantry", didYouMean(name, known))
 		}
 	}
