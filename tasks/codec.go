@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 )
 
@@ -83,7 +84,7 @@ func taskKey(key string) bool {
 func DecodeTask(raw []byte) (*Task, error) {
 	d := taskDecoder{task: &Task{}}
 	if err := eachMember(raw, d.member); err != nil {
-		if fault, ok := err.(*InvalidError); ok && fault.Code == NotObject { //nolint:errorlint // made here, never wrapped
+		if fault := (*InvalidError)(nil); errors.As(err, &fault) && fault.Code == NotObject {
 			return nil, taskFault("", "task is no object", "send a JSON object")
 		}
 		return nil, err

@@ -1,10 +1,13 @@
 package tasks
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // ParseEvent reads an event of type t strictly: a JSON object in valid UTF-8
@@ -71,30 +74,43 @@ func toolNames(identifier, apiName json.RawMessage) toolName {
 
 // eventObject tells a value that is no object from JSON that is broken.
 func eventObject(err error) error {
-	if fault, ok := err.(*InvalidError); ok && fault.Code == NotObject { //nolint:errorlint // made here, never wrapped
+	if fault := (*InvalidError)(nil); errors.As(err, &fault) && fault.Code == NotObject {
 		return &InvalidError{Code: InvalidEvent, Message: "event is no object", Fix: "send a JSON object"}
 	}
 	return err
 }
 
-// eventObjectParts is an event on its way into the queue.
+// eventParts is an event on its way into the queue.
 type eventParts struct {
-	raw       []byte
-	members   []Member
-	last      map[string]json.RawMessage
-	operation string
+	raw   []byte
+	last  map[string]json.RawMessage
+	spans []span
+	// operation is the quoted id to insert; nil when the event has its own.
+	operation []byte
 	local     bool
 }
 
+// span is where a member stands in the raw event.
+type span struct {
+	start, end int
+	local      bool
+}
+
 func splitEvent(raw []byte) (*eventParts, error) {
-	members, err := SplitObject(raw)
-	if err != nil {
-		return nil, eventObject(err)
+	if !utf8.Valid(raw) {
+		return nil, notUTF8(raw)
 	}
-	parts := &eventParts{raw: raw, members: members, last: make(map[string]json.RawMessage, len(members))}
-	for _, m := range members {
-		parts.last[m.Key] = m.Value
-		parts.local = parts.local || localField(m.Key)
+	parts := &eventParts{raw: raw, last: make(map[string]json.RawMessage, 16)}
+	s := scanner{raw: raw}
+	whole := s.object(func(quoted []byte, value json.RawMessage) {
+		key := decodeKey(quoted)
+		parts.last[key] = value
+		local := localField(key)
+		parts.local = parts.local || local
+		parts.spans = append(parts.spans, span{start: s.at - len(value) - s.lead, end: s.at, local: local})
+	})
+	if !whole {
+		return nil, eventObject(s.invalid())
 	}
 	return parts, nil
 }
@@ -106,26 +122,39 @@ func (p *eventParts) setOperation(id string) {
 	if _, named := p.last["operationId"]; named || id == "" {
 		return
 	}
-	p.operation = id
-	p.last["operationId"] = AppendString(nil, id)
+	p.operation = AppendString(nil, id)
+	p.last["operationId"] = p.operation
 }
 
-// write returns the event's bytes. What is not cut or added is copied as it
-// is, except for white space between members when something was cut.
+// write returns the event's own copy of its bytes. Local fields are cut out with
+// one comma each, an operation is inserted at the front; every other byte stays.
 func (p *eventParts) write() json.RawMessage {
-	if p.operation == "" && !p.local {
+	if p.operation == nil && !p.local {
 		return slices.Clone(p.raw)
 	}
-	members := make([]Member, 0, len(p.members)+1)
-	if p.operation != "" {
-		members = append(members, Member{Key: "operationId", Value: p.last["operationId"]})
+	first, end := bytes.IndexByte(p.raw, '{')+1, bytes.LastIndexByte(p.raw, '}')
+	if len(p.spans) > 0 {
+		first, end = p.spans[0].start, p.spans[len(p.spans)-1].end
 	}
-	for _, m := range p.members {
-		if !localField(m.Key) {
-			members = append(members, m)
+	out := append(make([]byte, 0, len(p.raw)+len(p.operation)+16), p.raw[:first]...)
+	written := false
+	if p.operation != nil {
+		out = append(append(out, `"operationId":`...), p.operation...)
+		written = true
+	}
+	for i, m := range p.spans {
+		if m.local {
+			continue
 		}
+		if written && i == 0 {
+			out = append(out, ',')
+		} else if written {
+			out = append(out, p.raw[p.spans[i-1].end:m.start]...)
+		}
+		out = append(out, p.raw[m.start:m.end]...)
+		written = true
 	}
-	return AppendObject(make([]byte, 0, len(p.raw)+len(p.operation)+20), members)
+	return append(out, p.raw[end:]...)
 }
 
 // checkFields checks the last values of an object's members. Faults are looked

@@ -62,7 +62,7 @@ var stepFields = []EventField{
 	need("userId", KindString, "User on whose behalf the operation runs."),
 	may("topicId", KindString, "Topic of the conversation."),
 	may("stepIndex", KindNumber, "Index of the step within the operation."),
-	may("stepType", KindString, "What the step does.").oneOf("call_llm", "call_tool"),
+	may("stepType", KindString, "What the step does: call_llm or call_tool."),
 	may("stepLabel", KindString, "Name of the step for people."),
 	may("shouldContinue", KindBoolean, "Whether another step follows."),
 	may("content", KindString, "Text that the step produced."),
@@ -100,7 +100,7 @@ var stepFields = []EventField{
 }
 
 var attachmentFields = []EventField{
-	need("type", KindString, "Kind of the file.").oneOf("image", "file", "video", "audio"),
+	need("type", KindString, "Kind of the file: image, file, video or audio."),
 	may("data", KindString, "Content in base64."),
 	may("fetchUrl", KindString, "Address of the content."),
 	may("mimeType", KindString, "Media type."),

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -106,7 +107,7 @@ func validateMatcher(h *Hook, path string) error {
 
 // at moves an error of a value to the value's path.
 func at(err error, path string) error {
-	if fault, ok := err.(*InvalidError); ok { //nolint:errorlint // made here, never wrapped
+	if fault := (*InvalidError)(nil); errors.As(err, &fault) {
 		return fault.Under(path)
 	}
 	return err

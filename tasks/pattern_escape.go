@@ -113,7 +113,7 @@ func hexValue(u uint16) uint16 {
 	if isDigit(u) {
 		return u - '0'
 	}
-	return u|0x20 - 'a' + 10
+	return u | 0x20 - 'a' + 10
 }
 
 // octal parses the rest of an old octal escape, at most \377.

@@ -20,6 +20,8 @@ type scanner struct {
 	raw   []byte
 	at    int
 	depth int
+	// lead is the number of bytes from the start of the member on view to its value.
+	lead int
 	// other says that the document is valid but no object.
 	other bool
 }
@@ -146,6 +148,7 @@ func (s *scanner) members(visit func(key []byte, value json.RawMessage)) bool {
 			return false
 		}
 		if visit != nil {
+			s.lead = valueAt - keyAt
 			visit(key, s.raw[valueAt:s.at:s.at])
 		}
 		if more, ok := s.next('}'); !more {
