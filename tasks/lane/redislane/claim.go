@@ -56,12 +56,19 @@ func readEntries(q lane.Queue, head int64, rows []any) []lane.Entry {
 func readParked(raw string) lane.Entry {
 	seq, rest, ok := strings.Cut(raw, ":")
 	at, doc, ok2 := strings.Cut(rest, ":")
-	n, err := strconv.ParseInt(seq, 10, 64)
-	t, err2 := strconv.ParseInt(at, 10, 64)
-	if !ok || !ok2 || err != nil || err2 != nil {
+	if !ok || !ok2 || !exact(seq) || !exact(at) {
 		return lane.Entry{Doc: []byte(raw)}
 	}
-	return lane.Entry{Sequence: n, ParkedAt: t, Doc: []byte(doc)}
+	entry := lane.Entry{Doc: []byte(doc)}
+	entry.Sequence, _ = strconv.ParseInt(seq, 10, 64)
+	entry.ParkedAt, _ = strconv.ParseInt(at, 10, 64)
+	return entry
+}
+
+// exact reports whether lib.lua (split_parked) takes s for a number too: the two
+// must agree, or the entry at the head could never be settled.
+func exact(s string) bool {
+	return s != "" && len(s) <= 15 && strings.Trim(s, "0123456789") == ""
 }
 
 // Extend renews the leases of held queues, all of one shard, and returns those
@@ -112,6 +119,8 @@ func (s *Store) Wait(ctx context.Context, shard int, timeout time.Duration) erro
 // pop is a blocking pop with sub-second timeouts, which the typed command rounds
 // up. nil without an error means that the time ran out.
 func (s *Store) pop(ctx context.Context, key string, timeout time.Duration) ([]any, error) {
+	// Zero would block for ever, and less than a millisecond would be sent as zero.
+	timeout = max(timeout, time.Millisecond)
 	seconds := strconv.FormatFloat(timeout.Seconds(), 'f', 3, 64)
 	reply, err := s.blocking.Do(ctx, "BLPOP", key, seconds).Result()
 	if errors.Is(err, redis.Nil) {

@@ -1,11 +1,12 @@
 package redislane
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,19 +73,16 @@ func (s *Store) Dead(ctx context.Context, f lane.DeadFilter) (lane.DeadPage, err
 			at = cursor{shard: at.shard + 1}
 			continue
 		}
-		for _, m := range members {
-			at = cursor{shard: at.shard, score: strconv.FormatFloat(m.Score, 'f', -1, 64), member: m.Member.(string)}
-			letter, err := s.letter(ctx, at.shard, at.member)
-			if errors.Is(err, lane.ErrNotFound) {
+		letters, err := s.letters(ctx, at.shard, members)
+		if err != nil {
+			return page, err
+		}
+		for i, m := range members {
+			at = cursor{shard: at.shard, score: formatScore(m.Score), member: m.Member.(string)}
+			if letters[i] == nil || !matches(f, *letters[i]) {
 				continue
 			}
-			if err != nil {
-				return page, err
-			}
-			if matches(f, letter) {
-				page.Letters = append(page.Letters, letter)
-			}
-			if len(page.Letters) == limit {
+			if page.Letters = append(page.Letters, *letters[i]); len(page.Letters) == limit {
 				page.Next = at.String()
 				return page, nil
 			}
@@ -92,6 +90,8 @@ func (s *Store) Dead(ctx context.Context, f lane.DeadFilter) (lane.DeadPage, err
 	}
 	return page, nil
 }
+
+func formatScore(score float64) string { return strconv.FormatFloat(score, 'f', -1, 64) }
 
 func (s *Store) deadTotal(ctx context.Context) (int64, error) {
 	var total int64
@@ -105,25 +105,44 @@ func (s *Store) deadTotal(ctx context.Context) (int64, error) {
 	return total, nil
 }
 
-// deadAfter reads on from a letter, also when that letter is gone meanwhile.
+// deadAfter reads on from a letter, also when that letter is gone meanwhile: then
+// it starts among those of the same millisecond, and passes over the ones that
+// stood before it.
 func (s *Store) deadAfter(ctx context.Context, at cursor, limit int) ([]redis.Z, error) {
 	key := s.keys[at.shard].dead()
-	var start int64
-	if at.member != "" {
-		rank, err := s.client.ZRank(ctx, key, at.member).Result()
-		switch {
-		case err == nil:
-			start = rank + 1
-		case errors.Is(err, redis.Nil):
-			if start, err = s.client.ZCount(ctx, key, "-inf", "("+at.score).Result(); err != nil {
-				return nil, unavailable(err)
-			}
-		default:
+	start, err := s.deadStart(ctx, key, at)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		zs, err := s.client.ZRangeWithScores(ctx, key, start, start+int64(limit)-1).Result()
+		if err != nil {
 			return nil, unavailable(err)
 		}
+		n := 0
+		for n < len(zs) && at.member != "" && formatScore(zs[n].Score) == at.score && zs[n].Member.(string) <= at.member {
+			n++
+		}
+		if n < len(zs) || len(zs) == 0 {
+			return zs[n:], nil
+		}
+		start += int64(n)
 	}
-	zs, err := s.client.ZRangeWithScores(ctx, key, start, start+int64(limit)-1).Result()
-	return zs, unavailable(err)
+}
+
+func (s *Store) deadStart(ctx context.Context, key string, at cursor) (int64, error) {
+	if at.member == "" {
+		return 0, nil
+	}
+	rank, err := s.client.ZRank(ctx, key, at.member).Result()
+	if err == nil {
+		return rank + 1, nil
+	}
+	if !errors.Is(err, redis.Nil) {
+		return 0, unavailable(err)
+	}
+	before, err := s.client.ZCount(ctx, key, "-inf", "("+at.score).Result()
+	return before, unavailable(err)
 }
 
 func matches(f lane.DeadFilter, l lane.DeadLetter) bool {
@@ -133,27 +152,41 @@ func matches(f lane.DeadFilter, l lane.DeadLetter) bool {
 		(f.Class == "" || f.Class == l.Outcome.Class)
 }
 
-func (s *Store) letter(ctx context.Context, shard int, member string) (lane.DeadLetter, error) {
-	m, err := s.client.HGetAll(ctx, s.keys[shard].letter(member)).Result()
-	if err != nil {
-		return lane.DeadLetter{}, unavailable(err)
+// letters reads a page in one round trip; nil stands for a letter that is gone.
+func (s *Store) letters(ctx context.Context, shard int, members []redis.Z) ([]*lane.DeadLetter, error) {
+	pipe := s.client.Pipeline()
+	replies := make([]*redis.MapStringStringCmd, len(members))
+	for i, m := range members {
+		replies[i] = pipe.HGetAll(ctx, s.keys[shard].letter(m.Member.(string)))
 	}
-	if len(m) == 0 {
-		return lane.DeadLetter{}, fmt.Errorf("dead letter %s: %w", member, lane.ErrNotFound)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, unavailable(err)
 	}
+	out := make([]*lane.DeadLetter, len(members))
+	for i, m := range members {
+		if fields := replies[i].Val(); len(fields) > 0 {
+			l := readLetter(shard, m.Member.(string), fields)
+			out[i] = &l
+		}
+	}
+	return out, nil
+}
+
+func readLetter(shard int, member string, m map[string]string) lane.DeadLetter {
 	l := lane.DeadLetter{ID: strconv.Itoa(shard) + "." + member, OperationID: m["op"], TaskID: m["task"]}
 	l.Sequence, _ = strconv.ParseInt(m["seq"], 10, 64)
 	l.At, _ = strconv.ParseInt(m["at"], 10, 64)
-	if err := json.Unmarshal([]byte(m["o"]), &l.Outcome); err != nil {
-		return l, fmt.Errorf("read dead letter %s: %w", member, err)
+	if json.Unmarshal([]byte(m["o"]), &l.Outcome) != nil {
+		// One letter that somebody wrote by hand must not hide all others.
+		l.Outcome = lane.Outcome{Reason: tasks.ReasonPoison}
 	}
 	l.Outcome.Standing = lane.StandingDead
-	if len(m["q"]) > operationHashLength {
+	if len(m["q"]) > operationHashLength && json.Valid([]byte(m["doc"])) {
 		l.Task = json.RawMessage(m["doc"])
 	} else {
 		l.Poison = []byte(m["doc"])
 	}
-	return l, nil
+	return l
 }
 
 // splitLetterID takes "<shard>.<member>" apart.
@@ -172,7 +205,14 @@ func (s *Store) DeadLetter(ctx context.Context, id string) (lane.DeadLetter, err
 	if err != nil {
 		return lane.DeadLetter{}, err
 	}
-	return s.letter(ctx, shard, member)
+	m, err := s.client.HGetAll(ctx, s.keys[shard].letter(member)).Result()
+	if err != nil {
+		return lane.DeadLetter{}, unavailable(err)
+	}
+	if len(m) == 0 {
+		return lane.DeadLetter{}, fmt.Errorf("dead letter %s: %w", id, lane.ErrNotFound)
+	}
+	return readLetter(shard, member, m), nil
 }
 
 // Replay puts one dead letter back to the tail of its hook's queue. Errors:
@@ -196,35 +236,69 @@ func (s *Store) Replay(ctx context.Context, id string) error {
 	return fmt.Errorf("dead letter %s: %w", id, lane.ErrNotFound)
 }
 
-// ReplayMany replays the letters that a filter selects, oldest first, so that
-// letters of one hook keep their order. progress hears of each; it may be nil.
-// It returns how many were replayed; poison is left where it is.
+// ReplayMany replays the letters that a filter selects, so that letters of one
+// hook keep the order of their events. progress hears of each; it may be nil. It
+// returns how many were replayed; poison is left where it is.
 func (s *Store) ReplayMany(ctx context.Context, f lane.DeadFilter, progress func(lane.DeadLetter)) (int, error) {
 	letters, err := s.collect(ctx, f)
 	if err != nil {
 		return 0, err
 	}
-	// Two hooks of one operation keep their own order; within one, the order in
-	// which the events were appended is the one that the receiver should see.
-	sort.SliceStable(letters, func(i, j int) bool {
-		a, b := letters[i], letters[j]
-		return a.OperationID == b.OperationID && a.Outcome.HookID == b.Outcome.HookID && a.Sequence < b.Sequence
-	})
 	done := 0
-	for _, l := range letters {
-		err := s.Replay(ctx, l.ID)
-		if errors.Is(err, lane.ErrNotFound) || errors.Is(err, lane.ErrNotReplayable) {
-			continue
-		}
+	for rest := byEvent(letters); len(rest) > 0; {
+		n, shard, ids := s.replayChunk(rest)
+		rows, err := s.run(ctx, s.scripts.replay, shard, append(ids, s.window)...)
 		if err != nil {
 			return done, err
 		}
-		done++
-		if progress != nil {
-			progress(l)
+		for i, l := range rest[:n] {
+			if text(rows, i) != "ok" {
+				continue
+			}
+			done++
+			if progress != nil {
+				progress(l)
+			}
 		}
+		rest = rest[n:]
 	}
 	return done, nil
+}
+
+// replayLetters bounds one script call, so that other clients get a turn.
+const replayLetters = 100
+
+// replayChunk takes the first letters of rest that share a shard.
+func (s *Store) replayChunk(rest []lane.DeadLetter) (n, shard int, ids []any) {
+	for n < len(rest) && n < replayLetters {
+		at, member, err := s.splitLetterID(rest[n].ID)
+		if err != nil || (n > 0 && at != shard) {
+			break
+		}
+		shard, ids, n = at, append(ids, member), n+1
+	}
+	return n, shard, ids
+}
+
+// byEvent puts the letters of each hook into the order of their events, in the
+// places that the hook's letters have. They may have died in another order, or
+// within one millisecond.
+func byEvent(letters []lane.DeadLetter) []lane.DeadLetter {
+	type hook struct{ operation, id string }
+	places := map[hook][]int{}
+	for i, l := range letters {
+		h := hook{l.OperationID, l.Outcome.HookID}
+		places[h] = append(places[h], i)
+	}
+	sorted := make([]lane.DeadLetter, len(letters))
+	for _, at := range places {
+		own := slices.Clone(at)
+		slices.SortStableFunc(own, func(a, b int) int { return cmp.Compare(letters[a].Sequence, letters[b].Sequence) })
+		for i, place := range at {
+			sorted[place] = letters[own[i]]
+		}
+	}
+	return sorted
 }
 
 func (s *Store) collect(ctx context.Context, f lane.DeadFilter) ([]lane.DeadLetter, error) {

@@ -28,7 +28,7 @@ func (s *Store) inspect(ctx context.Context, shard int, op string) (lane.Info, b
 	}
 	info := lane.Info{
 		OperationID: text(rows, 0), State: states[text(rows, 1)],
-		Waiting: number(rows, 2), Delayed: number(rows, 3), Next: number(rows, 4) + 1,
+		Waiting: number(rows, 2), Delayed: number(rows, 3), Next: number(rows, 4),
 	}
 	for i := 5; i < len(rows); i++ {
 		row := list(rows, i)

@@ -164,6 +164,9 @@ func readProgress(q lane.Queue, rows []any, i int) (lane.Progress, error) {
 	if text(row, 0) == "lost" {
 		return lane.Progress{}, lane.ErrLeaseLost
 	}
+	if text(row, 0) == "fault" {
+		return lane.Progress{}, fmt.Errorf("%w: %s", lane.ErrUnavailable, text(row, 1))
+	}
 	return lane.Progress{
 		Released: text(row, 0) == "released",
 		Now:      number(rows, 0), Ready: int(number(rows, 1)),

@@ -29,44 +29,43 @@ for i = 5, #ARGV, 6 do
   found[i] = seen
 end
 
-local s = call('HMGET', skey, 'st', 'head', 'next')
-local state, number = s[1], tonumber(s[3] or '0')
-local first, delayed, fresh, rows = number, false, {}, {}
+-- An event's number is its place in the list, so that it is right even when
+-- somebody pushed an entry by hand.
+local s = call('HMGET', skey, 'st', 'head', 'op')
+local state, head = s[1], tonumber(s[2] or '1')
+local added, delayed, fresh, rows = false, 0, {}, {}
 for i = 5, #ARGV, 6 do
   local id, digest, delay = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
   local seen = found[i] or fresh[id]
   if seen then
     rows[i] = { string.match(seen, '^(%d+):') or '0', '1' }
   elseif delay > 0 then
+    -- Events of one batch that are due together keep their order by a fraction.
     seen = 'd:' .. digest
-    call('HSET', P .. 'delayed:' .. op, id, ARGV[i + 5])
-    call('HSET', seen_key, id, seen)
-    call('ZADD', P .. 'due', now + delay, op .. '|' .. id)
-    delayed = true
+    call('ZADD', P .. 'due', now + delay + math.min(delayed, 1023) / 1024, op .. '|' .. id)
+    call('HSET', P .. 'delayed:' .. op, id, digest .. ':' .. ARGV[i + 5])
+    delayed = delayed + 1
     rows[i] = { '0', '0' }
   else
-    number = number + 1
-    seen = int(number) .. ':' .. digest
-    call('RPUSH', lkey, ARGV[i + 5])
+    local number = int(head + call('RPUSH', lkey, ARGV[i + 5]) - 1)
+    seen = number .. ':' .. digest
     call('HSET', seen_key, id, seen)
-    rows[i] = { int(number), '0' }
+    added = true
+    rows[i] = { number, '0' }
   end
   fresh[id] = seen
 end
 
-if number > first or delayed then
-  if s[2] then
-    call('HSET', skey, 'next', int(number))
-  else
-    call('HSET', skey, 'op', operation, 'head', int(number > first and first + 1 or 1), 'next', int(number))
-  end
-  call('PEXPIRE', seen_key, window)
+if added then call('PEXPIRE', seen_key, window) end
+if added or delayed > 0 then
+  if not (s[2] and s[3]) then call('HSET', skey, 'op', operation, 'head', int(head)) end
   if not state then
     call('PERSIST', skey)
     call('PEXPIRE', P .. 'hooks:' .. op, idle)
-    if number > first then make_ready(op) end
   end
 end
+-- The list is asked, because an earlier call may have broken off after its push.
+if not state and (added or call('EXISTS', lkey) == 1) then make_ready(op) end
 
 local out = { 'ok' }
 for i = 5, #ARGV, 6 do

@@ -7,9 +7,10 @@
 --
 -- Atomic, so that the counts belong to one moment.
 local op = ARGV[1]
-local s = call('HMGET', P .. 'state:' .. op, 'op', 'st', 'next', 'pk')
+local s = call('HMGET', P .. 'state:' .. op, 'op', 'st', 'head', 'pk')
 if not s[1] then return {} end
-local out = { s[1], s[2] or '', int(call('LLEN', P .. 'lane:' .. op)), int(call('HLEN', P .. 'delayed:' .. op)), s[3] or '0' }
+local waiting = call('LLEN', P .. 'lane:' .. op)
+local out = { s[1], s[2] or '', int(waiting), int(call('HLEN', P .. 'delayed:' .. op)), int(tonumber(s[3] or '1') + waiting) }
 for hook in string.gmatch(s[4] or '', '%S+') do
   local qid = op .. ':' .. hook
   local p = call('HMGET', P .. 'park:' .. qid, 'st', 'att', 'due', 'o')

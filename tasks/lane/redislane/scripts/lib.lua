@@ -22,6 +22,10 @@ local function hook_of(qid)
   if string.sub(qid, OP_LENGTH + 1, OP_LENGTH + 1) == ':' then return string.sub(qid, OP_LENGTH + 2) end
   return nil
 end
+-- valid tells a queue id from what somebody wrote by hand.
+local function valid(qid)
+  return #qid == OP_LENGTH or (#qid > OP_LENGTH + 1 and hook_of(qid) ~= nil)
+end
 local function state_key(qid)
   if hook_of(qid) then return P .. 'park:' .. qid end
   return P .. 'state:' .. qid
@@ -48,11 +52,12 @@ local function remove(set, member)
   return rest
 end
 
--- A wake token only says "look at the ready list"; a lost or surplus one is
--- harmless, so their number is bounded instead of exact.
+-- The list comes before the state: when the list is broken, the queue must not
+-- look ready for ever. A wake token only says "look at the ready list"; a lost
+-- or surplus one is harmless, so their number is bounded instead of exact.
 local function make_ready(qid)
-  call('HSET', state_key(qid), 'st', 'r')
   call('RPUSH', P .. 'ready', qid)
+  call('HSET', state_key(qid), 'st', 'r')
   if call('LLEN', P .. 'wake') < 32 then call('RPUSH', P .. 'wake', '1') end
 end
 
@@ -63,6 +68,35 @@ local function rest(op, idle_ms, window_ms)
   if s[1] or (s[2] and s[2] ~= '') then return end
   if call('EXISTS', P .. 'delayed:' .. op) == 1 then return end
   if s[3] then call('PEXPIRE', key, window_ms) else call('PEXPIRE', key, idle_ms) end
+end
+
+-- unpark ends a parked queue that is empty, in the same step that emptied it.
+local function unpark(qid, idle_ms, window_ms)
+  local op = op_of(qid)
+  call('DEL', P .. 'park:' .. qid)
+  call('ZREM', P .. 'due', qid)
+  call('SREM', P .. 'blocked', qid)
+  local key = P .. 'state:' .. op
+  local parked = call('HGET', key, 'pk')
+  if parked then call('HSET', key, 'pk', remove(parked, hook_of(qid))) end
+  rest(op, idle_ms, window_ms)
+end
+
+-- guard runs one queue's part of a script. A key of the wrong type breaks that
+-- queue only, and the others of the call go on.
+local function guard(f, ...)
+  local ok, result = pcall(f, ...)
+  if ok then return result, nil end
+  if type(result) == 'table' then result = result.err end
+  return nil, tostring(result)
+end
+
+-- split_parked takes "<sequence>:<ms>:<document>" apart; nothing for an entry
+-- that somebody wrote by hand. Numbers above 15 digits would not be exact.
+local function split_parked(entry)
+  local seq, at, doc = string.match(entry, '^(%d+):(%d+):(.*)$')
+  if not seq or #seq > 15 or #at > 15 then return nil end
+  return tonumber(seq), doc
 end
 
 -- read takes up to n entries from the head, stopping early at about 256 KiB, so
@@ -112,29 +146,39 @@ local function notify(op, task, attempted)
   if keep == '' then call('HDEL', waiters, task) else call('HSET', waiters, task, keep) end
 end
 
+-- age_outcome lets what a task came to expire one window after its last hook was
+-- settled. While one is pending the outcome must stay, or the delivery would look
+-- delivered; 30 days more only clear what nobody will settle.
+local function age_outcome(op, task, window_ms)
+  local ttl = window_ms
+  if pending(op, task) then ttl = window_ms + 2592000000 end
+  call('PEXPIRE', P .. 'outcome:' .. op .. ':' .. task, int(ttl))
+end
+
 local function set_outcome(op, task, hook, value, window_ms)
   if task == '' then return end
-  local key = P .. 'outcome:' .. op .. ':' .. task
-  call('HSET', key, hook, value)
-  call('PEXPIRE', key, window_ms)
+  call('HSET', P .. 'outcome:' .. op .. ':' .. task, hook, value)
+  age_outcome(op, task, window_ms)
 end
 
 local function bucket_of(now, window_ms)
-  return math.floor(now / math.max(1, math.floor(window_ms / 2)))
+  return math.floor(now / math.ceil(window_ms / 2))
 end
 
--- find_seen looks an id up in the buckets of the idempotency window. A bucket
--- is half a window wide and expires one window after its last id.
+-- find_seen looks an id up in the buckets of the idempotency window and among
+-- the delayed events, and returns "<sequence>:<digest>" or "d:<digest>". A bucket
+-- is half a window wide and expires one window after its last id. A delayed event
+-- enters the window when it is appended.
 local function find_seen(op, id, bucket)
   local base = P .. 'seen:' .. op .. ':'
   local v = call('HGET', base .. int(bucket), id)
-  if v then return v, bucket end
-  if call('EXISTS', base .. int(bucket - 1), base .. int(bucket - 2)) == 0 then return nil end
-  for back = 1, 2 do
-    v = call('HGET', base .. int(bucket - back), id)
-    if v then return v, bucket - back end
-  end
-  return nil
+  if v then return v end
+  local one, two, delayed = base .. int(bucket - 1), base .. int(bucket - 2), P .. 'delayed:' .. op
+  if call('EXISTS', one, two, delayed) == 0 then return nil end
+  v = call('HGET', one, id) or call('HGET', two, id)
+  if v then return v end
+  v = call('HGET', delayed, id)
+  return v and 'd:' .. string.match(v, '^([^:]*):')
 end
 
 -- status answers what has become of a task: {known, attempted, sequence,
@@ -161,7 +205,7 @@ local function register(op, id, inbox, mode)
   local key = P .. 'waiters:' .. op
   local list = call('HGET', key, id) or ''
   local me = inbox .. '/' .. mode .. ' '
-  if not string.find(list, me, 1, true) then call('HSET', key, id, list .. me) end
+  if not string.find(' ' .. list, ' ' .. me, 1, true) then call('HSET', key, id, list .. me) end
   call('PEXPIRE', key, 90000000)
   call('HSET', P .. 'state:' .. op, 'w', '1')
 end

@@ -7,7 +7,8 @@
 --         key, d delay in ms, n attempt, o outcome JSON, x dead letter id}
 -- ARGV[2] idempotency window in ms   ARGV[3] idle time of an operation in ms
 --
--- Returns {now, ready queues, reply, ...}, one reply per step: {"lost"}, or
+-- Returns {now, ready queues, reply, ...}, one reply per step: {"lost"},
+-- {"fault", text} when a key has the wrong type, or
 -- {"held" or "released", head sequence, attempt, settled, parked, unparked,
 -- {entry, ...}}.
 --
@@ -18,7 +19,9 @@
 local now = redis_now()
 local window, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
 
+-- A letter names the parked queue that a replay joins; poison has none.
 local function bury(op, qid, a, doc)
+  if a.i == '' then qid = op end
   local key = P .. 'dead:' .. a.x
   call('HSET', key, 'q', qid, 'task', a.i, 'seq', int(a.s), 'o', a.o, 'at', int(now), 'doc', doc,
     'op', call('HGET', P .. 'state:' .. op, 'op') or '')
@@ -29,124 +32,157 @@ local function park_behind(qid, a, doc)
   call('RPUSH', P .. 'parked:' .. qid, int(a.s) .. ':' .. int(now) .. ':' .. doc)
 end
 
-local function lane_step(step, reply)
-  local op = step.q
-  local key, list = P .. 'state:' .. op, P .. 'lane:' .. op
-  local s = call('HMGET', key, 'tok', 'head', 'd', 'pk', 'w')
-  if s[1] ~= step.t then return { 'lost' } end
-  local head, done, parked = tonumber(s[2] or '1'), s[3] or '', s[4] or ''
-  local head0, done0, parked0 = head, done, parked
-  local unparked = ''
-  for _, a in ipairs(step.a) do
-    if unparked ~= '' then break end
-    if a.s == head and not (a.h and has(done, a.h)) then
-      local qid = a.h and (op .. ':' .. a.h)
-      if a.v == 'delivered' then
-        done = add(done, a.h)
-      elseif a.v == 'park' then
-        park_behind(qid, a, call('LINDEX', list, 0))
-        if has(parked, a.h) then
-          -- A replay parked the hook while this attempt ran: it waits its turn.
-          set_outcome(op, a.i, a.h, 'w0:' .. a.o, window)
-        else
-          call('HSET', P .. 'park:' .. qid, 'st', 'p', 'att', a.n, 'due', now + a.d, 'o', a.o)
-          call('ZADD', P .. 'due', now + a.d, qid)
-          call('SADD', P .. 'blocked', qid)
-          set_outcome(op, a.i, a.h, 'p' .. int(now + a.d) .. ':' .. a.o, window)
-        end
-        parked, done = add(parked, a.h), add(done, a.h)
-      elseif a.v == 'behind' then
-        if has(parked, a.h) then
-          park_behind(qid, a, call('LINDEX', list, 0))
-          set_outcome(op, a.i, a.h, 'w0:' .. a.o, window)
-          done = add(done, a.h)
-        else
-          unparked = add(unparked, a.h)
-        end
-      elseif a.v == 'bury' then
-        bury(op, qid or op, a, call('LINDEX', list, 0))
-        if a.h then
-          set_outcome(op, a.i, a.h, 'x0:' .. a.o, window)
-          done = add(done, a.h)
-        end
-      elseif a.v == 'discard' then
-        set_outcome(op, a.i, a.h, 'k0:' .. a.o, window)
-        done = add(done, a.h)
-      elseif a.v == 'pop' then
-        call('LPOP', list)
-        head, done = head + 1, ''
-        if s[5] then notify(op, a.i, true) end
+local function wait_behind(op, qid, a, doc)
+  set_outcome(op, a.i, a.h, 'w0:' .. a.o, window)
+  park_behind(qid, a, doc)
+end
+
+local function park(op, qid, a, doc)
+  call('HSET', P .. 'park:' .. qid, 'st', 'p', 'att', a.n, 'due', now + a.d, 'o', a.o)
+  call('ZADD', P .. 'due', now + a.d, qid)
+  call('SADD', P .. 'blocked', qid)
+  set_outcome(op, a.i, a.h, 'p' .. int(now + a.d) .. ':' .. a.o, window)
+  park_behind(qid, a, doc)
+end
+
+-- settle_hook applies one action to one hook of the lane's head. s is the head's
+-- state in hand: head, done, parked, unparked. What cannot be repeated comes last.
+local function settle_hook(op, a, s)
+  if a.v == 'delivered' then
+    s.done = add(s.done, a.h)
+    return
+  end
+  if a.v == 'discard' then
+    set_outcome(op, a.i, a.h, 'k0:' .. a.o, window)
+    s.done = add(s.done, a.h)
+    return
+  end
+  if a.v == 'behind' and not has(s.parked, a.h) then
+    s.unparked = add(s.unparked, a.h)
+    return
+  end
+  local doc = call('LINDEX', P .. 'lane:' .. op, 0)
+  if not doc then return end
+  local qid = a.h and (op .. ':' .. a.h)
+  if a.v == 'bury' then
+    bury(op, qid, a, doc)
+    if not a.h then return end
+    set_outcome(op, a.i, a.h, 'x0:' .. a.o, window)
+  elseif a.v == 'behind' or has(s.parked, a.h) then
+    -- A replay may have parked the hook while its attempt ran: it waits its turn.
+    wait_behind(op, qid, a, doc)
+  else
+    park(op, qid, a, doc)
+    s.parked = add(s.parked, a.h)
+  end
+  s.done = add(s.done, a.h)
+end
+
+local function settle_head(op, actions, s)
+  for _, a in ipairs(actions) do
+    if s.unparked ~= '' then break end
+    if a.s == s.head and not (a.h and has(s.done, a.h)) then
+      if a.v ~= 'pop' then
+        settle_hook(op, a, s)
+      elseif call('LPOP', P .. 'lane:' .. op) then
+        s.head, s.done = s.head + 1, ''
+        s.popped[#s.popped + 1] = a.i
       end
     end
   end
-  if head ~= head0 or done ~= done0 or parked ~= parked0 then
-    call('HSET', key, 'head', int(head), 'd', done, 'pk', parked)
+end
+
+-- give_back ends the claim of a queue, the ready list first: a queue must not
+-- rest with entries.
+local function give_back(qid, key, list)
+  if call('EXISTS', list) == 1 then
+    make_ready(qid)
+    call('HDEL', key, 'tok', 'exp')
+  else
+    call('HDEL', key, 'tok', 'exp', 'st')
+    rest(op_of(qid), idle, window)
   end
-  if s[5] and call('EXISTS', P .. 'waiters:' .. op) == 0 then call('HDEL', key, 'w') end
+  call('ZREM', P .. 'due', qid)
+end
+
+local function lane_step(step)
+  local op = step.q
+  local key, list = P .. 'state:' .. op, P .. 'lane:' .. op
+  local h = call('HMGET', key, 'tok', 'head', 'd', 'pk', 'w')
+  if h[1] ~= step.t then return { 'lost' } end
+  local head0, done0, parked0 = tonumber(h[2] or '1'), h[3] or '', h[4] or ''
+  local s = { head = head0, done = done0, parked = parked0, unparked = '', popped = {} }
+  local _, fault = guard(settle_head, op, step.a, s)
+  if s.done ~= done0 or s.parked ~= parked0 then
+    call('HSET', key, 'head', int(s.head), 'd', s.done, 'pk', s.parked)
+  elseif s.head ~= head0 then
+    call('HSET', key, 'head', int(s.head))
+  end
+  if fault then return { 'fault', fault } end
+  if h[5] then
+    for _, task in ipairs(s.popped) do notify(op, task, true) end
+    if call('EXISTS', P .. 'waiters:' .. op) == 0 then call('HDEL', key, 'w') end
+  end
 
   local entries, want = {}, tonumber(step.n)
   if want > 0 then entries = read(list, want) end
   if step.r == 1 or (want > 0 and #entries == 0) then
-    call('HDEL', key, 'tok', 'exp', 'st')
-    call('ZREM', P .. 'due', op)
-    if call('EXISTS', list) == 1 then make_ready(op) else rest(op, idle, window) end
-    return { 'released', int(head), '0', done, parked, unparked, {} }
+    give_back(op, key, list)
+    return { 'released', int(s.head), '0', s.done, s.parked, s.unparked, {} }
   end
-  return { 'held', int(head), '0', done, parked, unparked, entries }
+  return { 'held', int(s.head), '0', s.done, s.parked, s.unparked, entries }
 end
 
-local function unpark(op, qid, hook)
-  call('DEL', P .. 'park:' .. qid)
-  call('ZREM', P .. 'due', qid)
-  call('SREM', P .. 'blocked', qid)
-  local key = P .. 'state:' .. op
-  call('HSET', key, 'pk', remove(call('HGET', key, 'pk'), hook))
-  rest(op, idle, window)
+-- end_parked settles the head of a parked queue and takes it off.
+local function end_parked(qid, a, doc)
+  local op, hook = op_of(qid), hook_of(qid)
+  if a.v == 'bury' then
+    bury(op, qid, a, doc)
+    set_outcome(op, a.i, hook, 'x0:' .. a.o, window)
+  elseif a.v == 'discard' then
+    set_outcome(op, a.i, hook, 'k0:' .. a.o, window)
+  else
+    call('HDEL', P .. 'outcome:' .. op .. ':' .. a.i, hook)
+    age_outcome(op, a.i, window)
+  end
+  call('LPOP', P .. 'parked:' .. qid)
+  call('HSET', P .. 'park:' .. qid, 'att', 0)
+  notify(op, a.i, a.s < tonumber(call('HGET', P .. 'state:' .. op, 'head') or '1'))
+end
+
+local function retry_later(qid, a)
+  local key = P .. 'park:' .. qid
+  call('HSET', key, 'st', 'p', 'att', a.n, 'due', now + a.d, 'o', a.o)
+  call('HDEL', key, 'tok', 'exp')
+  call('ZADD', P .. 'due', now + a.d, qid)
+  set_outcome(op_of(qid), a.i, hook_of(qid), 'p' .. int(now + a.d) .. ':' .. a.o, window)
+  return { 'released', '0', int(a.n), '', '', '', {} }
 end
 
 local function parked_step(step)
   local qid = step.q
-  local op, hook = op_of(qid), hook_of(qid)
   local key, list = P .. 'park:' .. qid, P .. 'parked:' .. qid
   local s = call('HMGET', key, 'tok', 'att')
   if s[1] ~= step.t then return { 'lost' } end
   local attempt = tonumber(s[2] or '0')
-  local lane_head = tonumber(call('HGET', P .. 'state:' .. op, 'head') or '1')
   for _, a in ipairs(step.a) do
     local head = call('LINDEX', list, 0)
-    local seq, doc = string.match(head or '', '^(%d+):%d+:(.*)$')
-    if head and (tonumber(seq or '0') == a.s) then
-      if a.v == 'retry' then
-        call('HSET', key, 'st', 'p', 'att', a.n, 'due', now + a.d, 'o', a.o)
-        call('HDEL', key, 'tok', 'exp')
-        call('ZADD', P .. 'due', now + a.d, qid)
-        set_outcome(op, a.i, hook, 'p' .. int(now + a.d) .. ':' .. a.o, window)
-        return { 'released', '0', int(a.n), '', '', '', {} }
-      end
-      call('LPOP', list)
+    local seq, doc
+    if head then seq, doc = split_parked(head) end
+    if head and (seq or 0) == a.s then
+      if a.v == 'retry' then return retry_later(qid, a) end
+      end_parked(qid, a, doc or head)
       attempt = 0
-      call('HSET', key, 'att', 0)
-      if a.v == 'delivered' then
-        call('HDEL', P .. 'outcome:' .. op .. ':' .. a.i, hook)
-      elseif a.v == 'bury' then
-        bury(op, qid, a, doc or head)
-        set_outcome(op, a.i, hook, 'x0:' .. a.o, window)
-      elseif a.v == 'discard' then
-        set_outcome(op, a.i, hook, 'k0:' .. a.o, window)
-      end
-      notify(op, a.i, a.s < lane_head)
     end
   end
   local entries, want = {}, tonumber(step.n)
   if want > 0 then entries = read(list, want) end
   if (want > 0 and #entries == 0) or call('EXISTS', list) == 0 then
-    unpark(op, qid, hook)
+    unpark(qid, idle, window)
     return { 'released', '0', '0', '', '', '', {} }
   end
   if step.r == 1 then
-    call('HDEL', key, 'tok', 'exp', 'st')
-    call('ZREM', P .. 'due', qid)
-    make_ready(qid)
+    give_back(qid, key, list)
     return { 'released', '0', int(attempt), '', '', '', {} }
   end
   return { 'held', '0', int(attempt), '', '', '', entries }
@@ -154,11 +190,8 @@ end
 
 local replies = {}
 for _, step in ipairs(cjson.decode(ARGV[1])) do
-  if hook_of(step.q) then
-    replies[#replies + 1] = parked_step(step)
-  else
-    replies[#replies + 1] = lane_step(step)
-  end
+  local reply, fault = guard(hook_of(step.q) and parked_step or lane_step, step)
+  replies[#replies + 1] = reply or { 'fault', fault }
 end
 local out = { int(now), int(call('LLEN', P .. 'ready')) }
 for i = 1, #replies do out[#out + 1] = replies[i] end

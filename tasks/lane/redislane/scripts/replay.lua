@@ -18,24 +18,31 @@ for i = 1, #ARGV - 1 do
   elseif not hook then
     out[i] = 'poison'
   else
-    local qid, op = d[1], op_of(d[1])
+    local qid, op, seq = d[1], op_of(d[1]), tonumber(d[3])
     local skey, pkey = P .. 'state:' .. op, P .. 'park:' .. qid
-    call('RPUSH', P .. 'parked:' .. qid, d[3] .. ':' .. int(now) .. ':' .. d[5])
+    -- A letter that outlived its operation keeps its number, and new events get
+    -- later ones, so that no two deliveries of a queue share one.
+    local head = tonumber(call('HGET', skey, 'head') or '1')
+    if seq >= head and call('EXISTS', P .. 'lane:' .. op) == 0 then head = seq + 1 end
     call('HSETNX', skey, 'op', d[6])
-    call('HSETNX', skey, 'head', 1)
+    call('HSET', skey, 'head', int(head), 'pk', add(call('HGET', skey, 'pk'), hook))
     call('PERSIST', skey)
     call('SADD', P .. 'blocked', qid)
-    call('HSET', skey, 'pk', add(call('HGET', skey, 'pk'), hook))
     set_outcome(op, d[2], hook, 'w0:' .. d[4], window)
     local st = call('HGET', pkey, 'st')
-    if not st then call('HSET', pkey, 'att', 0, 'o', d[4]) end
-    if st ~= 'c' and st ~= 'r' then
-      call('ZREM', P .. 'due', qid)
-      call('HSET', pkey, 'due', now)
-      make_ready(qid)
+    local wake = st ~= 'c' and st ~= 'r'
+    if not st then call('HSET', pkey, 'st', 'p', 'att', 0, 'o', d[4]) end
+    if wake then
+      call('HSET', pkey, 'due', int(now))
+      call('ZADD', P .. 'due', now, qid)
     end
+    call('RPUSH', P .. 'parked:' .. qid, int(seq) .. ':' .. int(now) .. ':' .. d[5])
     call('DEL', P .. 'dead:' .. id)
     call('ZREM', P .. 'dead', id)
+    if wake then
+      make_ready(qid)
+      call('ZREM', P .. 'due', qid)
+    end
     out[i] = 'ok'
   end
 end

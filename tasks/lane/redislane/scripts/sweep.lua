@@ -6,64 +6,81 @@
 -- ARGV[2] idempotency window in ms   ARGV[3] idle time of an operation in ms
 --
 -- Returns {queues made ready, leases that had ended, ms until the next due
--- member or -1, ready queues}.
+-- member or -1, ready queues}; an error when a key has the wrong type: that
+-- member is looked at again after a second, and all others were served.
 --
 -- Atomic, because two sweepers may run at once and a queue must stand on the
 -- ready list at most once.
 local now = redis_now()
 local window, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
 local bucket = bucket_of(now, window)
-local made, ended = 0, 0
+local made, ended, broken = 0, 0, nil
 
 local function append_delayed(op, id)
   local skey, dkey = P .. 'state:' .. op, P .. 'delayed:' .. op
-  local doc = call('HGET', dkey, id)
-  call('HDEL', dkey, id)
-  if not doc then return end
-  local seen, at = find_seen(op, id, bucket)
-  local seen_key = P .. 'seen:' .. op .. ':' .. int(at or bucket)
-  local number = call('HINCRBY', skey, 'next', 1)
-  call('RPUSH', P .. 'lane:' .. op, doc)
-  call('HSET', seen_key, id, int(number) .. ':' .. (string.match(seen or '', ':(.*)$') or ''))
-  call('PEXPIRE', seen_key, window)
-  if not call('HGET', skey, 'st') then
+  local v = call('HGET', dkey, id)
+  local digest, doc = string.match(v or '', '^([^:]*):(.*)$')
+  local s = call('HMGET', skey, 'st', 'head')
+  if digest then
+    if not s[2] then call('HSET', skey, 'head', 1) end
+    local lkey, seen_key = P .. 'lane:' .. op, P .. 'seen:' .. op .. ':' .. int(bucket)
+    call('HSET', seen_key, id, int(tonumber(s[2] or '1') + call('LLEN', lkey)) .. ':' .. digest)
+    call('PEXPIRE', seen_key, window)
+    call('RPUSH', lkey, doc)
+    call('HDEL', dkey, id)
+  end
+  if not s[1] and call('EXISTS', P .. 'lane:' .. op) == 1 then
     call('PERSIST', skey)
     make_ready(op)
     made = made + 1
   end
 end
 
+-- revive reports whether the queue is still due later.
 local function revive(qid)
   local key = state_key(qid)
   local s = call('HMGET', key, 'st', 'exp')
+  if s[1] == 'r' then return false end
   if s[1] == 'c' then
     if tonumber(s[2] or '0') > now then
       call('ZADD', P .. 'due', s[2], qid)
-      return
+      return true
     end
     ended = ended + 1
     call('HDEL', key, 'tok', 'exp', 'st')
-  elseif s[1] == 'r' then
-    return
   end
   if call('EXISTS', list_key(qid)) == 1 then
     make_ready(qid)
     made = made + 1
-  elseif not hook_of(qid) then
+  elseif hook_of(qid) then
+    unpark(qid, idle, window)
+  else
     rest(qid, idle, window)
   end
+  return false
+end
+
+local function look(member)
+  if string.sub(member, OP_LENGTH + 1, OP_LENGTH + 1) == '|' then
+    append_delayed(op_of(member), string.sub(member, OP_LENGTH + 2))
+  elseif valid(member) then
+    return revive(member)
+  end
+  return false
 end
 
 for _, member in ipairs(call('ZRANGEBYSCORE', P .. 'due', '-inf', int(now), 'LIMIT', 0, ARGV[1])) do
-  call('ZREM', P .. 'due', member)
-  if string.sub(member, OP_LENGTH + 1, OP_LENGTH + 1) == '|' then
-    append_delayed(op_of(member), string.sub(member, OP_LENGTH + 2))
-  elseif #member >= OP_LENGTH then
-    revive(member)
+  local later, fault = guard(look, member)
+  if fault then
+    broken = fault
+    call('ZADD', P .. 'due', now + 1000, member)
+  elseif not later then
+    call('ZREM', P .. 'due', member)
   end
 end
+if broken then return redis.error_reply(broken) end
 
 local next_due = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
 local wait = -1
-if next_due[2] then wait = math.max(0, tonumber(next_due[2]) - now) end
+if next_due[2] then wait = math.max(0, math.ceil(tonumber(next_due[2]) - now)) end
 return { made, ended, wait, call('LLEN', P .. 'ready') }
