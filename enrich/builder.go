@@ -89,27 +89,27 @@ func (b *Builder) Build(ctx context.Context, d webhook.Delivery) ([]byte, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	event, err := sortedMembers(d.Event)
-	if err != nil {
+	payload := borrowObject()
+	defer payload.giveBack()
+	if err := payload.load(d.Event); err != nil {
 		return nil, fmt.Errorf("read event: %w", err)
 	}
 	fields := d.Hook.Webhook.EventFields
-	who := identity{wanted: fields == nil || slices.Contains(fields, keyUserEmail), event: find(event, keyUserID)}
+	who := identity{wanted: fields == nil || slices.Contains(fields, keyUserEmail), event: payload.find(keyUserID)}
 
-	payload := event
 	if fields != nil {
-		payload = project(event, fields)
+		payload.project(fields)
 	}
-	payload = addHook(payload, d.Hook.ID, d.Type)
-	if payload, err = merge(payload, d.Hook.Webhook.Body); err != nil {
+	payload.addHook(d.Hook.ID, d.Type)
+	if err := payload.merge(d.Hook.Webhook.Body); err != nil {
 		return nil, fmt.Errorf("read body of the webhook: %w", err)
 	}
 	if d.Type == tasks.AfterToolCall {
-		if payload, err = redactResult(payload); err != nil {
+		if err := payload.redactResult(); err != nil {
 			return nil, fmt.Errorf("redact result: %w", err)
 		}
 	}
-	payload = remove(payload, keyMock)
+	payload.remove(keyMock)
 	return b.finish(ctx, payload, who)
 }
 
@@ -120,26 +120,28 @@ func (b *Builder) BuildControl(ctx context.Context, hookID string, hookType task
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	payload, err := sortedMembers(event)
-	if err != nil {
+	payload := borrowObject()
+	defer payload.giveBack()
+	if err := payload.load(event); err != nil {
 		return nil, fmt.Errorf("read event: %w", err)
 	}
-	who := identity{wanted: true, event: find(payload, keyUserID)}
-	return b.finish(ctx, addHook(payload, hookID, hookType), who)
+	who := identity{wanted: true, event: payload.find(keyUserID)}
+	payload.addHook(hookID, hookType)
+	return b.finish(ctx, payload, who)
 }
 
 // finish removes what no receiver gets, adds the email and writes the payload.
-func (b *Builder) finish(ctx context.Context, payload []tasks.Member, who identity) ([]byte, error) {
-	payload = remove(payload, keyFinalState)
-	payload = remove(payload, keyUserEmail)
+func (b *Builder) finish(ctx context.Context, payload *object, who identity) ([]byte, error) {
+	payload.remove(keyFinalState)
+	payload.remove(keyUserEmail)
 	email, found, err := b.email(ctx, who.of(payload))
 	if err != nil {
 		return nil, err
 	}
 	if found {
-		payload = set(payload, keyUserEmail, tasks.AppendString(nil, email))
+		payload.set(keyUserEmail, tasks.AppendString(nil, email))
 	}
-	return encode(payload), nil
+	return payload.encode(), nil
 }
 
 func (b *Builder) email(ctx context.Context, userID string) (email string, found bool, err error) {

@@ -29,6 +29,9 @@ const maxReply = 64 << 10
 // errHTTPSilent is the cause of a lookup that took too long.
 var errHTTPSilent = errors.New("directory does not answer in time")
 
+// errMalformedURL stands for the errors of net/url, which quote the URL.
+var errMalformedURL = errors.New("URL is malformed")
+
 // Doer sends a request; *egress.Client is the one to use.
 type Doer interface {
 	Do(request *http.Request) (*http.Response, error)
@@ -108,7 +111,7 @@ func (h *HTTP) get(ctx context.Context, userID string) (body []byte, found bool,
 	target := strings.ReplaceAll(h.config.URL, UserIDPlaceholder, percentEncode(userID))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, false, withoutURL(err)
+		return nil, false, errMalformedURL
 	}
 	for name, values := range h.config.Header {
 		request.Header[name] = values
@@ -157,7 +160,7 @@ func checkTemplate(template string) error {
 	u, err := url.Parse(strings.ReplaceAll(template, UserIDPlaceholder, probe))
 	switch {
 	case err != nil:
-		return withoutURL(err)
+		return errMalformedURL
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return errors.New("URL is not an absolute http or https URL")
 	case strings.Contains(u.Host, probe) || strings.Contains(u.User.String(), probe):
@@ -168,8 +171,8 @@ func checkTemplate(template string) error {
 	return nil
 }
 
-// withoutURL strips the URL that net/http and net/url put into their errors: it
-// may hold a key of the directory.
+// withoutURL strips the URL that net/http puts into its errors: it may hold a
+// key of the directory.
 func withoutURL(err error) error {
 	var named *url.Error
 	if errors.As(err, &named) {

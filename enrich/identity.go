@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/gantry-hooks/gantry/tasks"
 )
 
 // identity decides whose email a payload gets, if any (docs/behaviour.md §10).
@@ -18,11 +16,11 @@ type identity struct {
 
 // of returns the user whose email belongs to payload; "" means nobody. A userId
 // in the payload decides alone, also when it names no user.
-func (i identity) of(payload []tasks.Member) string {
+func (i identity) of(payload *object) string {
 	if !i.wanted {
 		return ""
 	}
-	if id := find(payload, keyUserID); id != nil {
+	if id := payload.find(keyUserID); id != nil {
 		return text(id)
 	}
 	return text(i.event)

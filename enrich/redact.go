@@ -9,7 +9,6 @@ import (
 
 // The keys of a tool result that redaction looks at (docs/behaviour.md §10).
 const (
-	keyResult           = "result"
 	keyWorkRegistration = "workRegistration"
 	keyType             = "type"
 	keyArgs             = "args"
@@ -25,25 +24,26 @@ var null = json.RawMessage("null")
 // redactResult takes args out of a skill's work registration in the result and
 // sets its data to null. Every other value keeps its bytes, and so does a
 // result without such a registration.
-func redactResult(payload []tasks.Member) ([]tasks.Member, error) {
-	result, ok, err := splitNested(find(payload, keyResult))
+func (o *object) redactResult() error {
+	result, ok, err := splitNested(o.find(keyResult))
 	if !ok || err != nil {
-		return payload, err
+		return err
 	}
 	at := lastOf(result, keyWorkRegistration)
 	if at < 0 {
-		return payload, nil
+		return nil
 	}
 	registration, ok, err := splitNested(result[at].Value)
 	if !ok || err != nil {
-		return payload, err
+		return err
 	}
 	kind := lastOf(registration, keyType)
 	if kind < 0 || text(registration[kind].Value) != registrationSkill {
-		return payload, nil
+		return nil
 	}
 	result[at].Value = tasks.AppendObject(nil, redactSkill(registration))
-	return set(payload, keyResult, tasks.AppendObject(nil, keepLast(result, keyWorkRegistration))), nil
+	o.set(keyResult, tasks.AppendObject(nil, keepLast(result, keyWorkRegistration)))
+	return nil
 }
 
 func redactSkill(registration []tasks.Member) []tasks.Member {
