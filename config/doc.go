@@ -11,3 +11,5 @@
 // Only cmd may import it. Every other package takes a small Config of its own,
 // and the composition root copies the fields over.
 package config
+
+//go:generate go test . -run TestReferenceIsCheckedIn -update

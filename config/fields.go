@@ -48,9 +48,10 @@ func (f field) list() bool { return f.value.Kind() == reflect.Slice }
 
 // set parses text into the field. Its problem names no value, because the
 // value may be a secret in the wrong place.
-func (f field) set(text string) *Problem {
+func (f field) set(text string) *SettingError {
 	if f.list() {
-		return f.setList(splitList(text))
+		f.setList(splitList(text))
+		return nil
 	}
 	switch target := f.value.Addr().Interface().(type) {
 	case *time.Duration:
@@ -83,17 +84,16 @@ func (f field) set(text string) *Problem {
 	return nil
 }
 
-func (f field) setList(items []string) *Problem {
+func (f field) setList(items []string) {
 	list := reflect.MakeSlice(f.value.Type(), len(items), len(items))
 	for i, item := range items {
 		list.Index(i).SetString(item)
 	}
 	f.value.Set(list)
-	return nil
 }
 
-func (f field) problem(wrong, right string) *Problem {
-	return &Problem{Path: f.path, Wrong: wrong, Right: right}
+func (f field) problem(wrong, right string) *SettingError {
+	return &SettingError{Path: f.path, Wrong: wrong, Right: right}
 }
 
 // kind names the field's type for people.

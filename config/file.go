@@ -28,14 +28,14 @@ func (l *loader) readFile(path string) {
 
 // parseFile returns the root of the only document in the file; nil means an
 // empty one.
-func parseFile(path string) (*yaml.Node, *Problem) {
+func parseFile(path string) (*yaml.Node, *SettingError) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &Problem{Path: path, Wrong: "cannot be read: " + cause(err).Error(), Right: "name a readable YAML file"}
+		return nil, &SettingError{Path: path, Wrong: "cannot be read: " + cause(err).Error(), Right: "name a readable YAML file"}
 	}
 	root, err := parseYAML(text)
 	if err != nil {
-		return nil, &Problem{Path: path, Wrong: err.Error(), Right: "write one YAML document"}
+		return nil, &SettingError{Path: path, Wrong: err.Error(), Right: "write one YAML document"}
 	}
 	return root, nil
 }
@@ -84,7 +84,7 @@ type fileReader struct {
 	path   string
 }
 
-func (r fileReader) problem(node *yaml.Node, problem Problem) {
+func (r fileReader) problem(node *yaml.Node, problem SettingError) {
 	problem.Source = at(r.path, node.Line)
 	r.loader.problems = append(r.loader.problems, &problem)
 }
@@ -100,7 +100,7 @@ func (r fileReader) section(prefix string, node *yaml.Node) {
 		return
 	}
 	if node.Kind != yaml.MappingNode {
-		r.problem(node, Problem{Path: name, Wrong: "is not a section", Right: "write keys with values under it"})
+		r.problem(node, SettingError{Path: name, Wrong: "is not a section", Right: "write keys with values under it"})
 		return
 	}
 	seen := map[string]bool{}
@@ -108,7 +108,7 @@ func (r fileReader) section(prefix string, node *yaml.Node) {
 		key, value := node.Content[i], node.Content[i+1]
 		path := prefix + key.Value
 		if seen[path] {
-			r.problem(key, Problem{Path: path, Wrong: "stands twice in the file", Right: "keep one of them"})
+			r.problem(key, SettingError{Path: path, Wrong: "stands twice in the file", Right: "keep one of them"})
 			continue
 		}
 		seen[path] = true
@@ -124,22 +124,22 @@ func (r fileReader) entry(path string, key, value *yaml.Node) {
 	}
 	f, known := r.loader.lookup(path)
 	if !known {
-		r.problem(key, Problem{Path: path, Wrong: "is not a setting", Right: suggestPath(path, paths)})
+		r.problem(key, SettingError{Path: path, Wrong: "is not a setting", Right: suggestPath(path, paths)})
 		return
 	}
 	value = resolve(value)
 	origin := at(r.path, value.Line)
 	switch {
 	case isNull(value):
-		r.problem(value, Problem{Path: path, Wrong: "has no value", Right: "give it one, or remove the key"})
+		r.problem(value, SettingError{Path: path, Wrong: "has no value", Right: "give it one, or remove the key"})
 	case value.Kind == yaml.ScalarNode:
 		r.loader.assign(f, value.Value, origin)
 	case value.Kind == yaml.SequenceNode && f.list():
 		r.list(f, value)
 	case f.list():
-		r.problem(value, Problem{Path: path, Wrong: "is not a list", Right: "write a list of texts"})
+		r.problem(value, SettingError{Path: path, Wrong: "is not a list", Right: "write a list of texts"})
 	default:
-		r.problem(value, Problem{Path: path, Wrong: "is not a single value", Right: "write one " + f.kind()})
+		r.problem(value, SettingError{Path: path, Wrong: "is not a single value", Right: "write one " + f.kind()})
 	}
 }
 
@@ -148,7 +148,7 @@ func (r fileReader) list(f field, node *yaml.Node) {
 	for _, item := range node.Content {
 		item = resolve(item)
 		if item.Kind != yaml.ScalarNode || isNull(item) {
-			r.problem(item, Problem{Path: f.path, Wrong: "holds an item that is not text", Right: "write a list of texts"})
+			r.problem(item, SettingError{Path: f.path, Wrong: "holds an item that is not text", Right: "write a list of texts"})
 			return
 		}
 		items = append(items, item.Value)

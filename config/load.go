@@ -35,7 +35,7 @@ type Sources struct {
 
 // Load reads the settings: overrides over variables over the file over the
 // defaults. The variables of the env file that these name are laid over Env. It
-// returns every problem it finds, joined; Problems takes them apart.
+// returns every problem it finds, joined; SettingErrors takes them apart.
 func Load(sources Sources) (*Config, error) {
 	l := &loader{config: Defaults(), origin: map[string]string{}}
 	l.fields = fieldsOf(l.config)
@@ -105,7 +105,7 @@ func (l *loader) readEnvFile(sources *Sources) {
 		return
 	}
 	if _, ok := values[envFile.env]; ok {
-		l.problems = append(l.problems, &Problem{
+		l.problems = append(l.problems, &SettingError{
 			Path: envFile.env, Source: path, Wrong: "names another env file", Right: "remove it from the env file",
 		})
 	}

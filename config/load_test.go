@@ -56,7 +56,7 @@ func TestEveryKindOfValue(t *testing.T) {
 	file := write(t, "gantry.yaml", `
 redis: {url: "rediss://u:pw@db.internal:6380/2", tls: {server_name: db}, namespace: 7}
 retry: {factor: 1.5}
-webhook: {header_env: [HOOK_*, "*"], egress_allow: [10.0.0.0/8, "::1", hooks.internal]}
+webhook: {header_env: [HOOK_*, "*"], egress_allow: [10.0.0.0/8, "::1", hooks.internal, "*.corp.example"]}
 api: {max_body: 2MB, listen: ":0", tokens: [runtime:abc, "operator:d:ef"]}
 `)
 	// The second token has a colon of its own, which no bearer token can carry.
@@ -69,7 +69,7 @@ api: {max_body: 2MB, listen: ":0", tokens: [runtime:abc, "operator:d:ef"]}
 	want := config.Defaults()
 	want.Redis.URL, want.Redis.TLS.ServerName, want.Redis.Namespace = "rediss://u:pw@db.internal:6380/2", "db", "7"
 	want.Retry.Factor = 1.5
-	want.Webhook.HeaderEnv, want.Webhook.EgressAllow = []string{}, []string{"10.0.0.0/8", "::1", "hooks.internal"}
+	want.Webhook.HeaderEnv, want.Webhook.EgressAllow = []string{}, []string{"10.0.0.0/8", "::1", "hooks.internal", "*.corp.example"}
 	want.API.MaxBody, want.API.Listen = 2_000_000, ":0"
 	want.API.Tokens = []config.Secret{"runtime:abc", "operator:def="}
 	want.Lane.Lease, want.Lane.Heartbeat = 1500*time.Millisecond, 500*time.Millisecond
@@ -108,7 +108,7 @@ func TestSecretFiles(t *testing.T) {
 	if err := os.Remove(got.Redis.PasswordFile); err != nil {
 		t.Fatalf("remove: %v", err)
 	}
-	if _, err := got.Redis.ReadPassword(); len(config.Problems(err)) != 1 {
+	if _, err := got.Redis.ReadPassword(); len(config.SettingErrors(err)) != 1 {
 		t.Fatalf("read a missing file: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestProcessEnvironmentIsTheDefaultSource(t *testing.T) {
 	t.Setenv("GANTRY_LOG_FORMAT", "json")
 	t.Setenv("GANTRY_LOG_FORMT", "json")
 	_, err := config.Load(config.Sources{})
-	found := config.Problems(err)
+	found := config.SettingErrors(err)
 	want := "GANTRY_LOG_FORMT: is not a variable of Gantry; did you mean GANTRY_LOG_FORMAT?"
 	if len(found) != 1 || found[0].Error() != want {
 		t.Fatalf("got %v, want %s", err, want)

@@ -7,9 +7,9 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// Problem is one mistake in the settings: where it stands, what is wrong and
+// SettingError is one mistake in the settings: where it stands, what is wrong and
 // what would be right. It never holds a secret.
-type Problem struct {
+type SettingError struct {
 	// Path is the dotted name of the setting, such as "lane.lease", or the unknown
 	// name itself.
 	Path string
@@ -22,7 +22,7 @@ type Problem struct {
 }
 
 // Error returns the problem as one line: place, fault, remedy.
-func (p *Problem) Error() string {
+func (p *SettingError) Error() string {
 	var b strings.Builder
 	b.WriteString(p.Path)
 	if p.Source != "" && p.Source != p.Path {
@@ -35,16 +35,16 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Problems returns every Problem within an error of Load or Validate, in
+// SettingErrors returns every SettingError within an error of Load or Validate, in
 // order, for callers that print them one by one.
-func Problems(err error) []*Problem {
-	if problem, ok := errors.AsType[*Problem](err); ok && !joined(err) {
-		return []*Problem{problem}
+func SettingErrors(err error) []*SettingError {
+	if problem, ok := errors.AsType[*SettingError](err); ok && !joined(err) {
+		return []*SettingError{problem}
 	}
-	var all []*Problem
+	var all []*SettingError
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range many.Unwrap() {
-			all = append(all, Problems(one)...)
+			all = append(all, SettingErrors(one)...)
 		}
 	}
 	return all
@@ -56,10 +56,10 @@ func joined(err error) bool {
 }
 
 // problems collects mistakes, so that one run shows them all.
-type problems []*Problem
+type problems []*SettingError
 
 func (p *problems) add(path, wrong, right string) {
-	*p = append(*p, &Problem{Path: path, Wrong: wrong, Right: right})
+	*p = append(*p, &SettingError{Path: path, Wrong: wrong, Right: right})
 }
 
 func (p problems) err() error {

@@ -24,24 +24,24 @@ type Token struct {
 }
 
 // ReadPassword returns the password, from its file if that is set; "" means
-// that of the URL. The error is a *Problem.
+// that of the URL. The error is a *SettingError.
 func (r Redis) ReadPassword() (Secret, error) {
 	return readSecret("redis.password_file", r.Password, r.PasswordFile)
 }
 
 // ReadDSN returns the database's connection string, from its file if that is
-// set. The error is a *Problem.
+// set. The error is a *SettingError.
 func (e Enrich) ReadDSN() (Secret, error) { return readSecret("enrich.dsn_file", e.DSN, e.DSNFile) }
 
 // ReadTokens returns the tokens, from their file if that is set; none means
-// that anybody may call. The error is a *Problem and names no token.
+// that anybody may call. The error is a *SettingError and names no token.
 func (a API) ReadTokens() ([]Token, error) {
 	path, pairs := "api.tokens", a.Tokens
 	if a.TokensFile != "" {
 		path, pairs = "api.tokens_file", nil
 		text, err := os.ReadFile(a.TokensFile)
 		if err != nil {
-			return nil, &Problem{Path: path, Wrong: "cannot be read: " + cause(err).Error(), Right: "name a readable file"}
+			return nil, &SettingError{Path: path, Wrong: "cannot be read: " + cause(err).Error(), Right: "name a readable file"}
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -49,7 +49,7 @@ func (a API) ReadTokens() ([]Token, error) {
 			}
 		}
 		if len(pairs) == 0 {
-			return nil, &Problem{Path: path, Wrong: "holds no token", Right: "write one role:token a line"}
+			return nil, &SettingError{Path: path, Wrong: "holds no token", Right: "write one role:token a line"}
 		}
 	}
 	return parseTokens(path, pairs)
@@ -62,17 +62,17 @@ func parseTokens(path string, pairs []Secret) ([]Token, error) {
 		token := Token{Role: Role(role), Value: Secret(value)}
 		switch {
 		case !found || token.Role != RoleRuntime && token.Role != RoleOperator:
-			return nil, &Problem{
+			return nil, &SettingError{
 				Path: path, Wrong: "holds an entry without a known role",
 				Right: "write runtime:TOKEN or operator:TOKEN",
 			}
 		case !bearer(value):
-			return nil, &Problem{
+			return nil, &SettingError{
 				Path: path, Wrong: "holds a token that a header cannot carry",
 				Right: "use letters, digits and the characters - . _ ~ + / =",
 			}
 		case slices.ContainsFunc(tokens, func(t Token) bool { return t.Value == token.Value }):
-			return nil, &Problem{
+			return nil, &SettingError{
 				Path: path, Wrong: "holds the same token twice", Right: "give each role a token of its own",
 			}
 		}
@@ -100,7 +100,7 @@ func (p *problems) secret(path string, value Secret, file string) {
 		return
 	}
 	if _, err := readSecret(path+"_file", value, file); err != nil {
-		*p = append(*p, Problems(err)...)
+		*p = append(*p, SettingErrors(err)...)
 	}
 }
 
@@ -110,11 +110,11 @@ func readSecret(path string, value Secret, file string) (Secret, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", &Problem{Path: path, Wrong: "cannot be read: " + cause(err).Error(), Right: "name a readable file"}
+		return "", &SettingError{Path: path, Wrong: "cannot be read: " + cause(err).Error(), Right: "name a readable file"}
 	}
 	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 	if secret == "" {
-		return "", &Problem{Path: path, Wrong: "names an empty file", Right: "write the secret into it"}
+		return "", &SettingError{Path: path, Wrong: "names an empty file", Right: "write the secret into it"}
 	}
 	return Secret(secret), nil
 }

@@ -146,9 +146,10 @@ type Webhook struct {
 	// read the deployment's own secrets. An empty list allows none.
 	HeaderEnv []string `yaml:"header_env" env:"GANTRY_HEADER_ENV"`
 	// EgressAllow lists what callers' hooks may reach beyond public addresses, as
-	// CIDR ranges (10.1.0.0/16), addresses or host names. Each entry opens a part of
-	// the internal network to whoever may register a hook. Empty means public
-	// addresses only. Environment hooks and application-relative URLs need no entry.
+	// CIDR ranges (10.1.0.0/16), addresses, host names or *.name for all names below
+	// one. Each entry opens a part of the internal network to whoever may register a
+	// hook. Empty means public addresses only. Environment hooks and
+	// application-relative URLs need no entry.
 	EgressAllow []string `yaml:"egress_allow" env:"GANTRY_EGRESS_ALLOW"`
 	// UserAgentSuffix is added to the User-Agent of every delivery, for receivers
 	// that tell deployments apart. Empty means none.
@@ -196,7 +197,8 @@ type Enrich struct {
 	// URL is the address that answers with the user as JSON, for kind http; the
 	// text {userId} in it is replaced by the user's id.
 	URL string `yaml:"url" env:"GANTRY_ENRICH_URL"`
-	// File is the path of a JSON object from user id to address, for kind file.
+	// File is the path of a JSON object (.json) or YAML mapping from user id to
+	// address, for kind file.
 	File string `yaml:"file" env:"GANTRY_ENRICH_FILE"`
 }
 

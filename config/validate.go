@@ -36,7 +36,7 @@ func (c *Config) RequireRedis() error {
 	if c.Redis.URL != "" {
 		return nil
 	}
-	return &Problem{
+	return &SettingError{
 		Path: "redis.url", Wrong: "is empty, and an embedded server keeps nothing",
 		Right: "set REDIS_URL, or use gantry dev",
 	}
@@ -48,7 +48,7 @@ func (c *Config) RequireTokens() error {
 	if len(c.API.Tokens) > 0 || c.API.TokensFile != "" {
 		return nil
 	}
-	return &Problem{
+	return &SettingError{
 		Path: "api.tokens", Wrong: "is empty, so that anybody may call the API",
 		Right: "set GANTRY_TOKENS or GANTRY_TOKENS_FILE, or use gantry dev",
 	}
@@ -176,7 +176,7 @@ func checkWebhook(p *problems, w Webhook) {
 	}
 	for _, entry := range w.EgressAllow {
 		if right := checkEgressEntry(entry); right != "" {
-			p.add("webhook.egress_allow", strconv.Quote(entry)+" is neither a range, an address nor a host name", right)
+			p.add("webhook.egress_allow", strconv.Quote(entry)+" cannot be allowed as it stands", right)
 		}
 	}
 	if !printableText.MatchString(w.UserAgentSuffix) {
@@ -187,20 +187,26 @@ func checkWebhook(p *problems, w Webhook) {
 // checkEgressEntry returns what would be right, or "" for a good entry.
 func checkEgressEntry(entry string) (right string) {
 	if prefix, err := netip.ParsePrefix(entry); err == nil {
-		if prefix != prefix.Masked() {
+		switch {
+		case prefix.Addr().Is4In6():
+			return "write an IPv4 range as IPv4"
+		case prefix != prefix.Masked():
 			return "write " + prefix.Masked().String()
 		}
 		return ""
 	}
-	if _, err := netip.ParseAddr(entry); err == nil {
+	if addr, err := netip.ParseAddr(entry); err == nil {
+		if addr.Is4In6() || addr.Zone() != "" {
+			return "write an IPv4 address as IPv4, and an IPv6 address without a zone"
+		}
 		return ""
 	}
 	// 127.1 is an address to some resolvers: as a host name it would open more
 	// than it says.
-	if hostPattern.MatchString(entry) && !digitsAndDots.MatchString(entry) {
+	if name := strings.TrimPrefix(entry, "*."); hostPattern.MatchString(name) && !digitsAndDots.MatchString(name) {
 		return ""
 	}
-	return "write 10.1.0.0/16, 10.1.2.3 or hooks.internal, without scheme and port"
+	return "write 10.1.0.0/16, 10.1.2.3, hooks.internal or *.internal, without scheme and port"
 }
 
 func checkAPI(p *problems, a API) {
@@ -208,13 +214,16 @@ func checkAPI(p *problems, a API) {
 	if len(a.Tokens) > 0 && a.TokensFile != "" {
 		p.add("api.tokens", "and api.tokens_file are both set", "keep one of them")
 	} else if _, err := a.ReadTokens(); err != nil {
-		*p = append(*p, Problems(err)...)
+		*p = append(*p, SettingErrors(err)...)
 	}
 	if a.MaxBody < 1<<10 || a.MaxBody > 1<<30 {
 		p.add("api.max_body", "is out of range", "use 1KiB to 1GiB")
 	}
 	p.atLeast("api.shutdown_timeout", a.ShutdownTimeout, 0)
 }
+
+// userIDPlaceholder is what package enrich replaces.
+const userIDPlaceholder = "{userId}"
 
 func checkEnrich(p *problems, e Enrich) {
 	p.oneOf("enrich.kind", e.Kind, EnrichNone, EnrichPostgres, EnrichHTTP, EnrichFile)
@@ -229,12 +238,14 @@ func checkEnrich(p *problems, e Enrich) {
 		parsed, err := url.Parse(e.URL)
 		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "" {
 			p.add("enrich.url", "is not an http or https URL", "write https://host/path/{userId}")
+		} else if !strings.Contains(e.URL, userIDPlaceholder) {
+			p.add("enrich.url", "does not say where the user's id goes", "write https://host/path/{userId}")
 		} else if parsed.User != nil {
 			p.add("enrich.url", "carries credentials, which would be logged with it", "remove them")
 		}
 	case EnrichFile:
 		if e.File == "" {
-			p.add("enrich.file", "is empty", "name a JSON file for kind file")
+			p.add("enrich.file", "is empty", "name a JSON or YAML file for kind file")
 		}
 	}
 }
