@@ -62,8 +62,11 @@ func (d *Dispatcher) AwaitFirst(ctx context.Context, operationID, taskID string)
 
 // awaitStored waits for a task that this call did not append.
 func (d *Dispatcher) awaitStored(ctx context.Context, key awaited, mode lane.WaitMode) (Result, error) {
-	if d.inbox == nil {
+	switch {
+	case d.inbox == nil:
 		return Result{}, ErrNotQueued
+	case d.inbox.ctx.Err() != nil:
+		return Result{}, ErrClosed
 	}
 	w := d.inbox.join(key)
 	defer d.inbox.leave(w)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// The matcher's clock ends by itself some time after its last use.
-	servertest.Main(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+	servertest.Main(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }
 
 const operation = "op"
@@ -178,4 +178,17 @@ func register(t testing.TB, d *producer.Dispatcher, hooks ...tasks.Hook) {
 	if err := d.Register(t.Context(), operation, hooks); err != nil {
 		t.Fatalf("register: %v", err)
 	}
+}
+
+// count is the number of lines that start with message.
+func (l *logs) count(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.lines {
+		if strings.HasPrefix(line, message) {
+			n++
+		}
+	}
+	return n
 }

@@ -56,11 +56,14 @@ func newMetrics(registerer prometheus.Registerer, mode Mode) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
 		}),
 	}
+	if err := m.register(registerer); err != nil {
+		return nil, err
+	}
 	for _, outcome := range []string{eventAppended, eventDuplicate, eventSkipped, eventRefused, eventUnavailable} {
 		m.events.WithLabelValues(outcome)
 	}
 	m.dispatches.WithLabelValues(string(mode))
-	return m, m.register(registerer)
+	return m, nil
 }
 
 // register registers each collector or takes over the one that is there.

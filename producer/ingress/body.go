@@ -1,0 +1,103 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// bodyKind says how a body is to be read.
+type bodyKind int
+
+// The kinds of bodies.
+const (
+	// bodyJSON is one JSON document.
+	bodyJSON bodyKind = iota
+	// bodyLines is one JSON document a line.
+	bodyLines
+)
+
+// lineTypes are the media types of bodyLines.
+var lineTypes = map[string]bool{
+	"application/x-ndjson": true, "application/ndjson": true, "application/jsonl": true, "application/x-jsonlines": true,
+}
+
+// readBody returns the raw bytes of a JSON body: the framework must not decode
+// it, because numbers, duplicate keys and invalid UTF-8 would not survive.
+func (a *API) readBody(ctx context.Context) ([]byte, error) {
+	kind, err := kindOf(exchangeOf(ctx).request)
+	if err != nil {
+		return nil, err
+	}
+	if kind != bodyJSON {
+		return nil, newProblem(CodeUnsupportedMediaType, "the body must be application/json")
+	}
+	return a.readAll(exchangeOf(ctx))
+}
+
+// readEvents is readBody for a route that takes lines as well.
+func (a *API) readEvents(ctx context.Context) ([]byte, bodyKind, error) {
+	kind, err := kindOf(exchangeOf(ctx).request)
+	if err != nil {
+		return nil, kind, err
+	}
+	raw, err := a.readAll(exchangeOf(ctx))
+	return raw, kind, err
+}
+
+// kindOf reads the headers of a body. No content-type at all counts as JSON.
+func kindOf(r *http.Request) (bodyKind, error) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return bodyJSON, newProblem(CodeUnsupportedEncoding, "the body is encoded; send it plain, without content-encoding").
+			with("Accept-Encoding", "identity")
+	}
+	contentType := r.Header.Get("Content-Type")
+	if contentType == "" {
+		return bodyJSON, nil
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case err == nil && lineTypes[media]:
+		return bodyLines, nil
+	case err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")):
+		return bodyJSON, nil
+	}
+	return bodyJSON, newProblem(CodeUnsupportedMediaType,
+		"the content-type is not read here; send application/json, or application/x-ndjson for many events")
+}
+
+// readAll reads the body within the limits of bytes and time.
+func (a *API) readAll(e *exchange) ([]byte, error) {
+	limit := a.config.MaxBody
+	tooLarge := func() error {
+		return newProblem(CodeBodyTooLarge, fmt.Sprintf("the body is larger than the limit of %d bytes", limit))
+	}
+	if e.request.ContentLength > limit {
+		return nil, tooLarge()
+	}
+	// A server without deadlines does not support them, and then there are none to keep.
+	connection := http.NewResponseController(e.writer)
+	_ = connection.SetReadDeadline(time.Now().Add(a.config.BodyTimeout))
+	// The inner writer, because it closes the connection after an oversized body.
+	raw, err := io.ReadAll(http.MaxBytesReader(e.writer.ResponseWriter, e.request.Body, limit))
+	var oversized *http.MaxBytesError
+	switch {
+	case err == nil:
+	case errors.As(err, &oversized):
+		return nil, tooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, newProblem(CodeBodyTimeout, fmt.Sprintf("the body did not arrive within %s", a.config.BodyTimeout)).
+			with("Connection", "close")
+	default:
+		return nil, newProblem(CodeBodyIncomplete, "the body ended early").with("Connection", "close")
+	}
+	// A deadline that is left would end the request while it waits.
+	_ = connection.SetReadDeadline(time.Time{})
+	return raw, nil
+}
