@@ -1,0 +1,144 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+
+	"github.com/gantry-hooks/gantry/tasks"
+	"github.com/gantry-hooks/gantry/webhook/egress"
+)
+
+// DefaultUserAgent is the User-Agent of a Deliverer without one of its own.
+const DefaultUserAgent = "Gantry"
+
+// Payloads builds the body of an attempt. It is asked anew for each attempt, and
+// returns an error when ctx ends first.
+type Payloads interface {
+	Build(ctx context.Context, del Delivery) ([]byte, error)
+}
+
+// Publisher hands a request to QStash, which carries it to its destination.
+type Publisher interface {
+	Publish(ctx context.Context, p Publication) PublishResult
+}
+
+// Publication is a request for a relay to carry.
+type Publication struct {
+	// URL is the destination.
+	URL string
+	// Header holds the hook's resolved headers under the names as configured,
+	// secrets included.
+	Header http.Header
+	// Body is the payload.
+	Body []byte
+	// Timeout bounds the relay's own attempt at the destination.
+	Timeout time.Duration
+	// DeliveryID is the same for each attempt of a delivery.
+	DeliveryID string
+}
+
+// PublishResult is what a relay said. The zero value is a failed publish without
+// an answer.
+type PublishResult struct {
+	// Accepted says that the relay took the request over.
+	Accepted bool
+	// Status is the HTTP status of the relay's answer; 0 when none arrived.
+	Status int
+	// RetryAfter is what the relay asked for; 0 means nothing.
+	RetryAfter time.Duration
+	// Message is a safe text for a failure that needs another than the default; it
+	// must hold no secret and no remote text. "" means the default.
+	Message string
+}
+
+// Config says what a Deliverer works with.
+type Config struct {
+	// Env looks up variables at the time of sending. Required.
+	Env tasks.Environment
+	// HeaderEnv lists the variables that hooks of callers may use in headers and as
+	// signing keys, besides naming them in the hook: exact names, or prefixes with
+	// a trailing "*"; "*" alone allows all. nil means HOOK_*; an empty slice allows
+	// none. The token of environment hooks is never among them.
+	HeaderEnv []string
+	// Callers sends the hooks of callers. nil refuses all of them.
+	Callers *egress.Client
+	// Operator sends environment hooks and application-relative URLs. nil refuses
+	// all of them.
+	Operator *egress.Client
+	// Publisher is the relay for "delivery: qstash"; nil behaves as one without a
+	// token.
+	Publisher Publisher
+	// Payloads builds bodies. Required.
+	Payloads Payloads
+	// UserAgent is sent with each request, unless the hook sets its own; "" means
+	// DefaultUserAgent.
+	UserAgent string
+	// Now is the clock of signatures and of Retry-After dates; nil means time.Now.
+	Now func() time.Time
+	// Logger gets one line for each publish that is followed by a fetch; nil
+	// discards it. All other outcomes are in the Result, for the caller to log.
+	Logger logrus.FieldLogger
+	// Registerer gets the metrics; nil means that nobody reads them.
+	Registerer prometheus.Registerer
+}
+
+// Deliverer makes attempts. It keeps no state between them but connections and a
+// bounded cache of parsed URLs, and may be used by many goroutines. Build one
+// with New; the zero value is unusable.
+type Deliverer struct {
+	env       tasks.Environment
+	allow     envAllowList
+	callers   *egress.Client
+	operator  *egress.Client
+	publisher Publisher
+	payloads  Payloads
+	userAgent []string
+	now       func() time.Time
+	log       logrus.FieldLogger
+	metrics   *metrics
+	targets   targetCache
+}
+
+// New returns a Deliverer, or an error when cfg lacks what is required or
+// contradicts itself.
+func New(cfg Config) (*Deliverer, error) {
+	if cfg.Env == nil {
+		return nil, errors.New("check webhook configuration: Env is missing")
+	}
+	if cfg.Payloads == nil {
+		return nil, errors.New("check webhook configuration: Payloads is missing")
+	}
+	allow, err := parseEnvAllowList(cfg.HeaderEnv)
+	if err != nil {
+		return nil, fmt.Errorf("check webhook configuration: %w", err)
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	d := &Deliverer{
+		env: cfg.Env, allow: allow, callers: cfg.Callers, operator: cfg.Operator, publisher: cfg.Publisher,
+		payloads: cfg.Payloads, userAgent: []string{cfg.UserAgent}, now: cfg.Now, log: cfg.Logger, metrics: m,
+	}
+	if cfg.UserAgent == "" {
+		d.userAgent = []string{DefaultUserAgent}
+	}
+	if !validHeaderValue(d.userAgent[0]) {
+		return nil, errors.New("check webhook configuration: UserAgent is no header value")
+	}
+	if d.now == nil {
+		d.now = time.Now
+	}
+	if d.log == nil {
+		quiet := logrus.New()
+		quiet.SetLevel(logrus.PanicLevel)
+		d.log = quiet
+	}
+	return d, nil
+}
