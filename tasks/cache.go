@@ -38,6 +38,17 @@ func (c *cache[K, V]) get(key K) (V, bool) {
 	return e.value, ok || aged
 }
 
+// getBytes is get with a key that is not a string yet and need not become one.
+func getBytes[V any](c *cache[string, V], key []byte) (V, bool) {
+	c.mu.RLock()
+	e, ok := c.young[string(key)]
+	c.mu.RUnlock()
+	if ok {
+		return e.value, true
+	}
+	return c.get(string(key))
+}
+
 func (c *cache[K, V]) put(key K, value V, weight int) {
 	if weight > c.limit/8 {
 		return

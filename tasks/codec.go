@@ -155,7 +155,7 @@ func (d *taskDecoder) finish() error {
 func (d *taskDecoder) decode() error {
 	t := d.task
 	t.ID, t.OperationID = decodeString(d.id), decodeString(d.operation)
-	t.Type = HookType(decodeString(d.hookType))
+	t.Type = HookType(decodeKey(d.hookType))
 	t.Event, t.Hooks = d.event, d.hooks
 	if d.trace != nil {
 		t.Trace = decodeString(d.trace)

@@ -21,15 +21,16 @@ func ParseEvent(t HookType, operationID string, raw []byte) (*Event, error) {
 	if !t.Valid() {
 		return nil, &InvalidError{Code: UnknownType, Path: "type", Message: "type is not known", Fix: typeFix}
 	}
-	object, err := splitEvent(raw)
+	fields := indexedSchemas[t]
+	parts, err := splitEvent(raw, fields)
 	if err != nil {
 		return nil, err
 	}
-	object.setOperation(operationID)
-	if err := checkFields(EventSchema(t), object.last, ""); err != nil {
+	parts.setOperation(operationID, fields)
+	if err := checkFields(fields.fields, parts.last, ""); err != nil {
 		return nil, err
 	}
-	own := decodeString(object.last["operationId"])
+	own := decodeString(parts.last[fields.operation])
 	if operationID != "" && own != operationID {
 		return nil, &InvalidError{
 			Code: OperationMismatch, Path: "operationId", Message: "event names another operation",
@@ -39,7 +40,11 @@ func ParseEvent(t HookType, operationID string, raw []byte) (*Event, error) {
 	if err := CheckOperationID(own); err != nil {
 		return nil, err
 	}
-	return &Event{Type: t, OperationID: own, Raw: object.write(), tool: toolOf(object.last)}, nil
+	ev := &Event{Type: t, OperationID: own, Raw: parts.write()}
+	if fields.identifier >= 0 {
+		ev.tool = toolNames(parts.last[fields.identifier], parts.last[fields.apiName])
+	}
+	return ev, nil
 }
 
 // DecodeEvent wraps an event that was stored before: raw must be a JSON object,
@@ -61,10 +66,6 @@ func DecodeEvent(t HookType, operationID string, raw []byte) (*Event, error) {
 	return &Event{Type: t, OperationID: operationID, Raw: raw, tool: toolNames(identifier, apiName)}, nil
 }
 
-func toolOf(last map[string]json.RawMessage) toolName {
-	return toolNames(last["identifier"], last["apiName"])
-}
-
 func toolNames(identifier, apiName json.RawMessage) toolName {
 	if identifier == nil || apiName == nil || !isString(identifier) || !isString(apiName) {
 		return toolName{}
@@ -82,8 +83,9 @@ func eventObject(err error) error {
 
 // eventParts is an event on its way into the queue.
 type eventParts struct {
-	raw   []byte
-	last  map[string]json.RawMessage
+	raw []byte
+	// last holds the last value of each field of the schema; nil means absent.
+	last  []json.RawMessage
 	spans []span
 	// operation is the quoted id to insert; nil when the event has its own.
 	operation []byte
@@ -96,15 +98,19 @@ type span struct {
 	local      bool
 }
 
-func splitEvent(raw []byte) (*eventParts, error) {
+func splitEvent(raw []byte, fields *schema) (*eventParts, error) {
 	if !utf8.Valid(raw) {
 		return nil, notUTF8(raw)
 	}
-	parts := &eventParts{raw: raw, last: make(map[string]json.RawMessage, 16)}
+	parts := &eventParts{
+		raw: raw, last: make([]json.RawMessage, len(fields.fields)), spans: make([]span, 0, len(fields.fields)),
+	}
 	s := scanner{raw: raw}
 	whole := s.object(func(quoted []byte, value json.RawMessage) {
 		key := decodeKey(quoted)
-		parts.last[key] = value
+		if i, ok := fields.index[key]; ok {
+			parts.last[i] = value
+		}
 		local := localField(key)
 		parts.local = parts.local || local
 		parts.spans = append(parts.spans, span{start: s.at - len(value) - s.lead, end: s.at, local: local})
@@ -118,12 +124,12 @@ func splitEvent(raw []byte) (*eventParts, error) {
 // localField reports whether a field never leaves the process.
 func localField(key string) bool { return key == "finalState" || key == "mock" }
 
-func (p *eventParts) setOperation(id string) {
-	if _, named := p.last["operationId"]; named || id == "" {
+func (p *eventParts) setOperation(id string, fields *schema) {
+	if p.last[fields.operation] != nil || id == "" {
 		return
 	}
 	p.operation = AppendString(nil, id)
-	p.last["operationId"] = p.operation
+	p.last[fields.operation] = p.operation
 }
 
 // write returns the event's own copy of its bytes. Local fields are cut out with
@@ -132,7 +138,8 @@ func (p *eventParts) write() json.RawMessage {
 	if p.operation == nil && !p.local {
 		return slices.Clone(p.raw)
 	}
-	first, end := bytes.IndexByte(p.raw, '{')+1, bytes.LastIndexByte(p.raw, '}')
+	first := bytes.IndexByte(p.raw, '{') + 1
+	end := first
 	if len(p.spans) > 0 {
 		first, end = p.spans[0].start, p.spans[len(p.spans)-1].end
 	}
@@ -157,13 +164,12 @@ func (p *eventParts) write() json.RawMessage {
 	return append(out, p.raw[end:]...)
 }
 
-// checkFields checks the last values of an object's members. Faults are looked
-// for in the order of the schema, so that the first message is stable.
-func checkFields(fields []EventField, last map[string]json.RawMessage, path string) error {
+// checkFields checks the values of an object's fields, in the order of the
+// schema, so that the first message is stable.
+func checkFields(fields []EventField, last []json.RawMessage, path string) error {
 	for i := range fields {
-		f := &fields[i]
-		value, present := last[f.Name]
-		if !present {
+		f, value := &fields[i], last[i]
+		if value == nil {
 			if f.Required {
 				return &InvalidError{
 					Code: MissingField, Path: path + f.Name, Message: f.Name + " is missing", Fix: "send " + f.describe(),
@@ -193,7 +199,7 @@ func checkField(f *EventField, value json.RawMessage, path string) error {
 		return nil
 	}
 	if f.Kind == KindObject {
-		return checkFields(f.Fields, lastMembers(value), path+".")
+		return checkFields(f.Fields, lastValues(f.Fields, value), path+".")
 	}
 	return checkItems(f, value, path)
 }
@@ -210,16 +216,22 @@ func checkItems(f *EventField, value json.RawMessage, path string) error {
 		case !isObject(item):
 			failed = &InvalidError{Code: InvalidField, Path: place, Message: "item is no object", Fix: "send an array of objects"}
 		default:
-			failed = checkFields(f.Fields, lastMembers(item), place+".")
+			failed = checkFields(f.Fields, lastValues(f.Fields, item), place+".")
 		}
 	})
 	return failed
 }
 
-// lastMembers returns the members of a valid object; the last duplicate wins.
-func lastMembers(value json.RawMessage) map[string]json.RawMessage {
-	last := map[string]json.RawMessage{}
-	_ = eachMember(value, func(key []byte, v json.RawMessage) { last[decodeKey(key)] = v })
+// lastValues returns the values of fields in a valid object; the last duplicate
+// wins, and nil means absent.
+func lastValues(fields []EventField, value json.RawMessage) []json.RawMessage {
+	last := make([]json.RawMessage, len(fields))
+	_ = eachMember(value, func(quoted []byte, v json.RawMessage) {
+		key := decodeKey(quoted)
+		if i := slices.IndexFunc(fields, func(f EventField) bool { return f.Name == key }); i >= 0 {
+			last[i] = v
+		}
+	})
 	return last
 }
 

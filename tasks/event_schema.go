@@ -218,12 +218,47 @@ var eventSchemas = map[HookType][]EventField{
 	},
 }
 
+// schema is a list of fields with an index by name.
+type schema struct {
+	fields []EventField
+	index  map[string]int
+	// operation, identifier and apiName are the places of these fields; -1 when
+	// there is none.
+	operation, identifier, apiName int
+}
+
+func newSchema(fields []EventField) *schema {
+	s := &schema{fields: fields, index: make(map[string]int, len(fields))}
+	for i, f := range fields {
+		s.index[f.Name] = i
+	}
+	s.operation, s.identifier, s.apiName = s.place("operationId"), s.place("identifier"), s.place("apiName")
+	return s
+}
+
+func (s *schema) place(name string) int {
+	if i, ok := s.index[name]; ok {
+		return i
+	}
+	return -1
+}
+
+var indexedSchemas = indexSchemas()
+
+func indexSchemas() map[HookType]*schema {
+	all := make(map[HookType]*schema, len(eventSchemas))
+	for t, fields := range eventSchemas {
+		all[t] = newSchema(fields)
+	}
+	return all
+}
+
 // EventSchema returns the fields of the events of type t, in the order in which
 // they are documented; nil when t is not valid. Events may have other fields
 // beside them. The slice is shared: read it only.
 func EventSchema(t HookType) []EventField { return eventSchemas[t] }
 
-// knownKeys holds every name of the contract, for decodeKey.
+// knownKeys holds every name of the contract, keys and hook types, for decodeKey.
 var knownKeys = collectKeys()
 
 func collectKeys() map[string]string {
@@ -235,7 +270,8 @@ func collectKeys() map[string]string {
 			collect(f.Fields)
 		}
 	}
-	for _, fields := range eventSchemas {
+	for t, fields := range eventSchemas {
+		keys[string(t)] = string(t)
 		collect(fields)
 	}
 	for _, key := range []string{

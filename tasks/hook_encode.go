@@ -124,7 +124,7 @@ func StoredHooks(raw json.RawMessage) ([]Hook, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	if hooks, ok := storedHooks.get(string(raw)); ok {
+	if hooks, ok := getBytes(storedHooks, raw); ok {
 		return hooks, nil
 	}
 	key := string(raw)

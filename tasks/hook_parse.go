@@ -85,7 +85,8 @@ func (p *hookParser) refuse(code Reason, field, message, fix string) error {
 // rawHook holds the last value of each known key; nil means absent.
 type rawHook struct {
 	id, hookType, matcher, handler, webhook, options json.RawMessage
-	unknown                                          string
+	// unknown holds the other keys.
+	unknown []string
 }
 
 func splitHook(value json.RawMessage) rawHook {
@@ -106,7 +107,7 @@ func splitHook(value json.RawMessage) rawHook {
 		case "gantry":
 			raw.options = v
 		default:
-			raw.unknown = key
+			raw.unknown = append(raw.unknown, key)
 		}
 	})
 	return raw
@@ -147,8 +148,8 @@ func (p *hookParser) parseNames(h *Hook, raw rawHook) error {
 	}
 	h.Type = HookType(decodeString(raw.hookType))
 	if p.opts.Mode == ParseRestore {
-		if raw.unknown != "" {
-			return p.refuse(UnknownField, raw.unknown, "key is unknown", "a stored hook has id, type, matcher, webhook and gantry only")
+		if raw.unknown != nil {
+			return p.refuse(UnknownField, raw.unknown[0], "key is unknown", "a stored hook has id, type, matcher, webhook and gantry only")
 		}
 		if raw.handler != nil {
 			return p.refuse(UnknownField, "handler", "a stored hook has no handler", "remove the key")
