@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
 
@@ -123,11 +124,14 @@ func unsettled(key awaited, cause, trouble error) error {
 	return &UnsettledError{OperationID: key.operationID, TaskID: key.taskID, Err: cause}
 }
 
-// newResult reads a status; order is the evaluation order of the event's
-// caller hooks as far as it is known.
-func newResult(key awaited, status lane.Status, order hookOrder) Result {
+// newResult reads a status; hooks are the event's caller hooks in order of
+// evaluation, as far as they are known.
+func newResult(key awaited, status lane.Status, hooks []*tasks.Hook) Result {
 	result := Result{OperationID: key.operationID, TaskID: key.taskID, Sequence: status.Sequence}
-	for _, outcome := range order.sorted(status.Outcomes) {
+	if len(status.Outcomes) == 0 {
+		return result
+	}
+	for _, outcome := range newHookOrder(hooks).sorted(status.Outcomes) {
 		if outcome.Standing == lane.StandingDelivered {
 			continue
 		}

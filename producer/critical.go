@@ -24,13 +24,13 @@ type hookName struct {
 type hookOrder map[hookName]int
 
 // newHookOrder numbers the hooks of one event, all of one type.
-func newHookOrder(hooks []tasks.Hook) hookOrder {
+func newHookOrder(hooks []*tasks.Hook) hookOrder {
 	order := make(hookOrder, len(hooks))
 	occurrences := make(map[string]int, len(hooks))
-	for i := range hooks {
+	for i, hook := range hooks {
 		// Hooks that differ in their matcher count on their own.
-		key := tasks.HookKey(&hooks[i], 0)
-		name := hookName{hooks[i].ID, hooks[i].Type, occurrences[key]}
+		key := tasks.HookKey(hook, 0)
+		name := hookName{hook.ID, hook.Type, occurrences[key]}
 		occurrences[key]++
 		if _, taken := order[name]; !taken {
 			order[name] = i

@@ -17,29 +17,56 @@ func parsePersisted(raw json.RawMessage) ([]tasks.Hook, error) {
 	return hooks, nil
 }
 
-// webhookHooks returns the hooks that queue mode delivers: those with a
-// webhook, whatever handler stands beside it.
-func webhookHooks(hooks []tasks.Hook) []tasks.Hook {
-	kept := make([]tasks.Hook, 0, len(hooks))
-	for _, hook := range hooks {
-		if hook.Webhook != nil {
-			hook.Handler = nil
-			kept = append(kept, hook)
-		}
-	}
-	return kept
+// storedHooks are hooks with a webhook, whatever handler stood beside it, and
+// the stored form of each.
+type storedHooks struct {
+	hooks []tasks.Hook
+	raw   []json.RawMessage
 }
 
-// matchingHooks returns the hooks that go with an event into its task, in their
-// order. A hook whose matcher gave no answer goes along: the worker asks it
-// again and records the failure where operators look for it.
-func matchingHooks(event *tasks.Event, caller []tasks.Hook) []tasks.Hook {
-	steps := evaluation(event, caller, nil)
-	matching := make([]tasks.Hook, len(steps))
-	for i, s := range steps {
-		matching[i] = *s.Hook
+// newStoredHooks picks the hooks that queue mode delivers and encodes them.
+func newStoredHooks(hooks []tasks.Hook) (storedHooks, error) {
+	var stored storedHooks
+	for i := range hooks {
+		if hooks[i].Webhook == nil {
+			continue
+		}
+		list, err := tasks.EncodeHooks(hooks[i : i+1])
+		if err != nil {
+			return storedHooks{}, fmt.Errorf("encode hook %q: %w", hooks[i].ID, err)
+		}
+		hook := hooks[i]
+		hook.Handler = nil
+		stored.hooks = append(stored.hooks, hook)
+		// An array of one, without its brackets.
+		stored.raw = append(stored.raw, list[1:len(list)-1])
 	}
-	return matching
+	return stored, nil
+}
+
+// matching returns the hooks that go with an event into its task, in their
+// order, and the array of their stored forms; nil when there are none. A hook
+// whose matcher gave no answer goes along: the worker asks it again and records
+// the failure where operators look for it.
+func (s storedHooks) matching(event *tasks.Event) ([]*tasks.Hook, json.RawMessage) {
+	var hooks []*tasks.Hook
+	var list json.RawMessage
+	steps := evaluation(event, s.hooks, nil)
+	for i := range s.hooks {
+		if len(hooks) == len(steps) {
+			break
+		}
+		if steps[len(hooks)].Hook != &s.hooks[i] {
+			continue
+		}
+		list = append(append(list, ','), s.raw[i]...)
+		hooks = append(hooks, &s.hooks[i])
+	}
+	if hooks == nil {
+		return nil, nil
+	}
+	list[0] = '['
+	return hooks, append(list, ']')
 }
 
 // anyInForce reports whether a hook of this process's environment matches, or

@@ -24,9 +24,9 @@ func (d *Dispatcher) dispatchLocal(ctx context.Context, operationID string, requ
 	if err != nil {
 		return err
 	}
-	caller, registered := d.registry.hooks(operationID)
-	if !registered {
-		caller = persisted
+	caller := persisted
+	if registered, ok := d.registry.of(operationID); ok {
+		caller = registered.all
 	}
 	run := localRun{dispatcher: d, operationID: operationID, request: request}
 	if run.request.ID == "" {

@@ -32,11 +32,11 @@ func (d *Dispatcher) DispatchBeforeToolCall(ctx context.Context, operationID str
 	if d.config.Mode != ModeLocal {
 		return nil, nil
 	}
-	hooks, _ := d.registry.hooks(operationID)
+	registered, _ := d.registry.of(operationID)
 	run := localRun{dispatcher: d, operationID: operationID, request: request}
 	slot := &mockSlot{}
 	defer slot.close()
-	for _, s := range evaluation(event, hooks, nil) {
+	for _, s := range evaluation(event, registered.all, nil) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ask for a mock: %w", context.Cause(ctx))
 		}

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,8 +14,8 @@ import (
 // prepared is an event that is ready to be appended.
 type prepared struct {
 	item lane.Item
-	// order is the evaluation order of the caller hooks in the task.
-	order hookOrder
+	// hooks are the caller hooks in the task, in order of evaluation.
+	hooks []*tasks.Hook
 	// skip says that no hook matches, so that nothing needs to be stored.
 	skip bool
 }
@@ -47,7 +48,7 @@ func (d *Dispatcher) dispatchQueue(ctx context.Context, operationID string, requ
 			return err
 		}
 	}
-	return newResult(key, status, ready.order).Err()
+	return newResult(key, status, ready.hooks).Err()
 }
 
 // append stores items, all or none, and tells in its error what may have happened.
@@ -93,6 +94,9 @@ func (d *Dispatcher) countAppended(appended []lane.Appended) {
 type preparation struct {
 	dispatcher  *Dispatcher
 	operationID string
+	// list is the last persisted list that was read, from raw.
+	raw  json.RawMessage
+	list storedHooks
 	// environment is read once per call; nil until then.
 	environment *[]tasks.Hook
 }
@@ -116,21 +120,36 @@ func (p *preparation) prepare(ctx context.Context, request EventRequest) (prepar
 	if err != nil {
 		return prepared{}, err
 	}
-	matching := matchingHooks(request.Event, caller)
-	if len(matching) == 0 && !p.dispatcher.environmentMatches(ctx, request.Event, environment) {
+	hooks, list := caller.matching(request.Event)
+	if len(hooks) == 0 && !p.dispatcher.environmentMatches(ctx, request.Event, environment) {
 		return prepared{skip: true, item: lane.Item{ID: request.ID}}, nil
 	}
-	return p.encode(request, matching)
+	ready, err := p.encode(request, list)
+	ready.hooks = hooks
+	return ready, err
 }
 
 // callerHooks are the hooks of the persisted list if one is passed, even an
 // empty one, else those of the registration (docs/behaviour.md §4).
-func (p *preparation) callerHooks(request EventRequest) ([]tasks.Hook, error) {
-	if len(request.Persisted) > 0 {
-		return parsePersisted(request.Persisted)
+func (p *preparation) callerHooks(request EventRequest) (storedHooks, error) {
+	if len(request.Persisted) == 0 {
+		registered, _ := p.dispatcher.registry.of(p.operationID)
+		return registered.queued, nil
 	}
-	hooks, _ := p.dispatcher.registry.hooks(p.operationID)
-	return webhookHooks(hooks), nil
+	// The events of a batch share one list as a rule.
+	if bytes.Equal(request.Persisted, p.raw) {
+		return p.list, nil
+	}
+	hooks, err := parsePersisted(request.Persisted)
+	if err != nil {
+		return storedHooks{}, err
+	}
+	list, err := newStoredHooks(hooks)
+	if err != nil {
+		return storedHooks{}, err
+	}
+	p.raw, p.list = request.Persisted, list
+	return list, nil
 }
 
 // readEnvironment reads this process's environment hooks once per call.
@@ -146,20 +165,13 @@ func (p *preparation) readEnvironment() ([]tasks.Hook, error) {
 }
 
 // encode builds the task document.
-func (p *preparation) encode(request EventRequest, hooks []tasks.Hook) (prepared, error) {
+func (p *preparation) encode(request EventRequest, hooks json.RawMessage) (prepared, error) {
 	id := request.ID
 	if id == "" {
 		id = tasks.NewID()
 	}
-	var raw json.RawMessage
-	if len(hooks) > 0 {
-		var err error
-		if raw, err = tasks.EncodeHooks(hooks); err != nil {
-			return prepared{}, fmt.Errorf("encode hooks: %w", err)
-		}
-	}
 	task := tasks.Task{
-		ID: id, OperationID: p.operationID, Type: request.Event.Type, Event: request.Event.Raw, Hooks: raw,
+		ID: id, OperationID: p.operationID, Type: request.Event.Type, Event: request.Event.Raw, Hooks: hooks,
 		EnqueuedAt: p.dispatcher.config.Now().UnixMilli(), Trace: request.Trace,
 	}
 	doc, err := task.Encode()
@@ -169,7 +181,7 @@ func (p *preparation) encode(request EventRequest, hooks []tasks.Hook) (prepared
 	item := lane.Item{
 		ID: id, Doc: doc, Digest: tasks.ContentDigest(task.Type, task.Event), Delay: request.Delay,
 	}
-	return prepared{item: item, order: newHookOrder(hooks)}, nil
+	return prepared{item: item}, nil
 }
 
 // environmentMatches reports whether an environment hook may match: one of this

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/gantry-hooks/gantry/tasks"
+	"github.com/gantry-hooks/gantry/tasks/lane"
 )
 
 // Register appends hooks to those of the operation, all or none. Hooks with a
@@ -39,8 +41,7 @@ func (d *Dispatcher) register(operationID string, read func() ([]tasks.Hook, err
 	if err != nil {
 		return fmt.Errorf("register hooks of operation %q: %w", operationID, err)
 	}
-	d.registry.add(operationID, hooks)
-	return nil
+	return d.registry.add(operationID, hooks)
 }
 
 // Unregister removes all hooks of the operation. Events that were enqueued
@@ -61,25 +62,20 @@ func (d *Dispatcher) Unregister(ctx context.Context, operationID string) error {
 // Hooks returns a copy of the operation's registered hooks in their order; nil
 // when there are none.
 func (d *Dispatcher) Hooks(operationID string) []tasks.Hook {
-	hooks, _ := d.registry.hooks(operationID)
-	return append([]tasks.Hook(nil), hooks...)
+	registered, _ := d.registry.of(operationID)
+	return slices.Clone(registered.all)
 }
 
 // HasHooks reports whether any hook is registered for the operation.
 func (d *Dispatcher) HasHooks(operationID string) bool {
-	hooks, _ := d.registry.hooks(operationID)
-	return len(hooks) > 0
+	registered, _ := d.registry.of(operationID)
+	return len(registered.all) > 0
 }
 
 // HasHook reports whether a hook with this id is registered for the operation.
 func (d *Dispatcher) HasHook(operationID, hookID string) bool {
-	hooks, _ := d.registry.hooks(operationID)
-	for i := range hooks {
-		if hooks[i].ID == hookID {
-			return true
-		}
-	}
-	return false
+	registered, _ := d.registry.of(operationID)
+	return slices.ContainsFunc(registered.all, func(hook tasks.Hook) bool { return hook.ID == hookID })
 }
 
 // CanDeliver reports whether an event of hookType would reach anything now: in
@@ -91,27 +87,21 @@ func (d *Dispatcher) CanDeliver(ctx context.Context, operationID string, hookTyp
 	if err != nil {
 		return false, err
 	}
-	hooks, _ := d.registry.hooks(operationID)
+	registered, _ := d.registry.of(operationID)
+	hooks := registered.all
 	if d.config.Mode == ModeQueue {
-		hooks = webhookHooks(hooks)
+		hooks = registered.queued.hooks
 	}
-	for _, list := range [][]tasks.Hook{hooks, environment} {
-		for i := range list {
-			if list[i].Type == hookType {
-				return true, nil
-			}
-		}
+	ofType := func(hook tasks.Hook) bool { return hook.Type == hookType }
+	if slices.ContainsFunc(hooks, ofType) || slices.ContainsFunc(environment, ofType) {
+		return true, nil
 	}
 	if d.config.Mode != ModeQueue {
 		return false, nil
 	}
 	published, known := d.directory.published(ctx)
-	for _, hook := range published {
-		if hook.Type == hookType {
-			return true, nil
-		}
-	}
-	return !known, nil
+	matches := slices.ContainsFunc(published, func(hook lane.PublishedHook) bool { return hook.Type == hookType })
+	return matches || !known, nil
 }
 
 // environment reads the hooks of this process's own environment.

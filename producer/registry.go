@@ -8,21 +8,42 @@ import (
 )
 
 // registry holds the hooks that were registered in this process, by operation.
-// A stored list is never changed, only replaced, so that readers need no copy.
+// A stored registration is never changed, only replaced, so that readers need
+// no copy.
 type registry struct {
 	mu  sync.RWMutex
-	ops map[string][]tasks.Hook
+	ops map[string]registration
+}
+
+// registration is what one operation has registered.
+type registration struct {
+	// all are the hooks in their order; queued those of them that have a webhook,
+	// with the stored form of each.
+	all    []tasks.Hook
+	queued storedHooks
 }
 
 // newRegistry returns an empty registry.
-func newRegistry() *registry { return &registry{ops: make(map[string][]tasks.Hook)} }
+func newRegistry() *registry { return &registry{ops: make(map[string]registration)} }
 
 // add appends hooks to those of the operation. An empty list counts as a
 // registration too.
-func (r *registry) add(operationID string, hooks []tasks.Hook) {
+func (r *registry) add(operationID string, hooks []tasks.Hook) error {
+	queued, err := newStoredHooks(hooks)
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ops[operationID] = slices.Concat(r.ops[operationID], hooks)
+	before := r.ops[operationID]
+	r.ops[operationID] = registration{
+		all: slices.Concat(before.all, hooks),
+		queued: storedHooks{
+			hooks: slices.Concat(before.queued.hooks, queued.hooks),
+			raw:   slices.Concat(before.queued.raw, queued.raw),
+		},
+	}
+	return nil
 }
 
 // remove forgets the operation.
@@ -32,10 +53,11 @@ func (r *registry) remove(operationID string) {
 	delete(r.ops, operationID)
 }
 
-// hooks returns the operation's hooks, read-only, and whether it was registered.
-func (r *registry) hooks(operationID string) ([]tasks.Hook, bool) {
+// of returns what the operation has registered, read-only, and whether it was
+// registered at all.
+func (r *registry) of(operationID string) (registration, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	hooks, ok := r.ops[operationID]
-	return hooks, ok
+	found, ok := r.ops[operationID]
+	return found, ok
 }
