@@ -103,7 +103,7 @@ func splitEvent(raw []byte, fields *schema) (*eventParts, error) {
 		return nil, notUTF8(raw)
 	}
 	parts := &eventParts{
-		raw: raw, last: make([]json.RawMessage, len(fields.fields)), spans: make([]span, 0, len(fields.fields)),
+		raw: raw, last: make([]json.RawMessage, len(fields.fields)), spans: make([]span, 0, 16),
 	}
 	s := scanner{raw: raw}
 	whole := s.object(func(quoted []byte, value json.RawMessage) {
