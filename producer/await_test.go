@@ -273,7 +273,7 @@ func TestPublishedHooksAreReadOnceInTwoSeconds(t *testing.T) {
 		store.hooks = []lane.PublishedHook{{Type: tasks.OnComplete}}
 		store.mu.Unlock()
 		enqueue(true)
-		time.Sleep(2 * time.Second) // the clock of the bubble
+		<-time.After(2 * time.Second) // by the clock of the bubble
 		enqueue(false)
 		if diff := cmp.Diff(2, store.workers); diff != "" {
 			t.Fatalf("looks at the directory (-want +got):\n%s", diff)
