@@ -6,10 +6,22 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gantry-hooks/gantry/enrich"
 	"github.com/gantry-hooks/gantry/internal/servers/servertest"
+	"github.com/gantry-hooks/gantry/webhook"
+	"github.com/gantry-hooks/gantry/webhook/egress"
 )
 
 func TestMain(m *testing.M) { servertest.Main(m) }
+
+// What the composition root plugs together.
+var (
+	_ webhook.Payloads = (*enrich.Builder)(nil)
+	_ enrich.Doer      = (*egress.Client)(nil)
+	_ enrich.Directory = (*enrich.Postgres)(nil)
+	_ enrich.Directory = (*enrich.HTTP)(nil)
+	_ enrich.Directory = (*enrich.File)(nil)
+)
 
 var errDirectory = errors.New("directory is down")
 
