@@ -25,8 +25,7 @@ type pattern struct {
 type nodeKind uint8
 
 const (
-	nodeEmpty nodeKind = iota
-	nodeSet
+	nodeSet nodeKind = iota
 	nodeSequence
 	nodeChoice
 	nodeGroup

@@ -72,7 +72,6 @@ func (n *node) size() int {
 
 func (e *emitter) node(n *node) {
 	switch n.kind {
-	case nodeEmpty:
 	case nodeSet:
 		e.set(n.set)
 	case nodeSequence:
