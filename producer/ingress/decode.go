@@ -66,7 +66,7 @@ func (d *eventsDecoder) decodeDocument(raw []byte) error {
 			Fix: `send one event, an array of events, or {"events": [...]}`,
 		}
 	}
-	list, found, err := listMember(raw, "events", "type")
+	list, found, err := listMember(raw, "events")
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func decodeHooks(raw []byte) (json.RawMessage, error) {
 		return nil, err
 	}
 	if first(raw) == '{' {
-		list, found, err := listMember(raw, "hooks", "")
+		list, found, err := listMember(raw, "hooks")
 		if err != nil {
 			return nil, err
 		}
@@ -276,10 +276,8 @@ func withoutHandler(raw []byte, err error) error {
 	}
 }
 
-// listMember finds the list of an object that holds nothing else. An object with
-// the key other, if that is named, is not such an object unless it has the list
-// as well.
-func listMember(raw []byte, key, other string) (list json.RawMessage, found bool, err error) {
+// listMember finds the list of an object that may hold nothing else beside it.
+func listMember(raw []byte, key string) (list json.RawMessage, found bool, err error) {
 	members, err := tasks.SplitObject(raw)
 	if err != nil {
 		return nil, false, err
@@ -292,7 +290,7 @@ func listMember(raw []byte, key, other string) (list json.RawMessage, found bool
 		}
 		unknown = m.Key
 	}
-	if unknown != "" && (found || other == "") {
+	if found && unknown != "" {
 		return nil, false, &tasks.InvalidError{
 			Code: tasks.UnknownField, Path: unknown, Message: "key is unknown", Fix: "send " + key + " only",
 		}

@@ -12,6 +12,8 @@ const (
 	logNotReady = "http.not_ready"
 	// logStatusUnread says that a wait ended without its event's status.
 	logStatusUnread = "http.status_unread"
+	// logEnvironment carries why the environment hooks are invalid.
+	logEnvironment = "http.environment_invalid"
 )
 
 // The keys of log lines that only requests have.

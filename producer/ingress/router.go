@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -10,6 +11,50 @@ const fallbackPattern = "/"
 
 // methods are those that the API knows, in the order of an Allow header.
 var methods = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
+
+// The mux takes a segment that decodes to a lone slash for a trailing slash. So
+// it gets to see slashes and percent signs escaped twice, and shielded ids lose
+// the second escape once the route is found.
+var (
+	shield   = strings.NewReplacer("%2F", "%252F", "%2f", "%252F", "%25", "%2525")
+	unshield = strings.NewReplacer("%2F", "/", "%25", "%")
+)
+
+// segmentMux decodes the wildcards of its routes after shield.
+type segmentMux struct {
+	*http.ServeMux
+}
+
+// HandleFunc adds a route.
+func (m segmentMux) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
+	var names []string
+	for segment := range strings.SplitSeq(pattern, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			names = append(names, strings.TrimSuffix(name, "}"))
+		}
+	}
+	m.ServeMux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range names {
+			r.SetPathValue(name, unshield.Replace(r.PathValue(name)))
+		}
+		handler(w, r)
+	})
+}
+
+// shieldPath escapes what the mux would misread.
+func shieldPath(r *http.Request, escaped string) {
+	shielded := shield.Replace(escaped)
+	if shielded == escaped {
+		return
+	}
+	plain, err := url.PathUnescape(shielded)
+	if err != nil {
+		return // net/http has parsed the path before
+	}
+	where := *r.URL
+	where.Path, where.RawPath = plain, shielded
+	r.URL = &where
+}
 
 // guard refuses paths that the mux would clean and redirect: an id with a slash,
 // or one that is a dot segment, must not turn into another path. Ids stand in
@@ -30,6 +75,7 @@ func guard(mux *http.ServeMux) http.Handler {
 				return
 			}
 		}
+		shieldPath(r, path)
 		mux.ServeHTTP(w, r)
 	})
 }
