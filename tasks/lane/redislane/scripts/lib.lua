@@ -178,15 +178,16 @@ local function find_seen(op, id, bucket)
   v = call('HGET', one, id) or call('HGET', two, id)
   if v then return v end
   v = call('HGET', delayed, id)
-  return v and 'd:' .. string.match(v, '^([^:]*):')
+  return v and 'd:' .. (string.match(v, '^([^:]*):') or '')
 end
 
 -- status answers what has become of a task: {known, attempted, sequence,
 -- hook, outcome, hook, outcome, ...}. A task whose lane is forgotten was settled.
 local function status(op, id, seen)
   if not seen then return { '0', '0', '0' } end
-  local seq = tonumber(string.match(seen, '^(%d+):'))
-  if not seq then return { '1', '0', '0' } end
+  local digits = string.match(seen, '^(%d+):')
+  if not digits then return { '1', '0', '0' } end
+  local seq = tonumber(digits)
   local head = tonumber(call('HGET', P .. 'state:' .. op, 'head'))
   local attempted = (not head) or seq < head
   local out = { '1', attempted and '1' or '0', int(seq) }
