@@ -42,3 +42,30 @@ func BenchmarkDeliver(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDirect is what net/http costs by itself: the same requests without
+// anything of Gantry's, as the bound that BenchmarkDeliver is held against.
+func BenchmarkDirect(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	b.Cleanup(server.Close)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
+	body := `{"content":"` + strings.Repeat("x", 1000) + `"}`
+	b.ReportAllocs()
+	b.SetParallelism(25)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, server.URL+"/hook", strings.NewReader(body))
+			if err != nil {
+				b.Errorf("new request: %v", err)
+				return
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				b.Errorf("send: %v", err)
+				return
+			}
+			_ = resp.Body.Close()
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deliveries/s")
+}

@@ -83,11 +83,11 @@ func TestTransportFailures(t *testing.T) {
 			Class: tasks.ClassInvalidResponse, Status: 101, Message: "Hook HTTP request failed: invalid_response (HTTP 101)"}},
 		"endless head": {serve: saying("HTTP/1.1 200 OK\r\n", drip("X-A: "+strings.Repeat(secretRemote, 50)+"\r\n")), want: webhook.Result{
 			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response"}},
-		"never answers": {serve: saying("", hang), timeout: 0.03, want: webhook.Result{
+		"never answers": {serve: saying("", hang), timeout: 1.5, want: webhook.Result{
 			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout"}},
-		"never finishes its head": {serve: saying("HTTP/1.1 200 OK\r\nX-A: b\r\n", hang), timeout: 0.03, want: webhook.Result{
+		"never finishes its head": {serve: saying("HTTP/1.1 200 OK\r\nX-A: b\r\n", hang), timeout: 1.5, want: webhook.Result{
 			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout"}},
-		"interim replies for ever": {serve: saying("", drip("HTTP/1.1 103 Early Hints\r\n\r\n")), timeout: 5, want: webhook.Result{
+		"interim replies for ever": {serve: saying("", drip("HTTP/1.1 103 Early Hints\r\n\r\n")), want: webhook.Result{
 			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,17 +117,18 @@ func TestConnectFailures(t *testing.T) {
 	}
 	plain := newReceiver(t, nil)
 	for name, test := range map[string]struct {
-		url  string
-		dial egress.DialFunc
-		want webhook.Result
+		url     string
+		dial    egress.DialFunc
+		timeout float64
+		want    webhook.Result
 	}{
 		"refused": {url: "http://" + closed.Addr().String(), want: webhook.Result{
 			Class: tasks.ClassRefused, Message: "Hook HTTP request failed: network_error (refused)"}},
 		"no such name": {url: "http://gone.invalid", want: webhook.Result{
 			Class: tasks.ClassDNS, Message: "Hook HTTP request failed: network_error (dns)"}},
-		"never connected": {url: "http://127.0.0.1:9", dial: never, want: webhook.Result{
+		"never connected": {url: "http://127.0.0.1:9", dial: never, timeout: 0.1, want: webhook.Result{
 			Class: tasks.ClassConnectTimeout, Message: "Hook HTTP request failed: timeout (connect_timeout)"}},
-		"never shakes hands": {url: "https://" + silent.Addr().String(), want: webhook.Result{
+		"never shakes hands": {url: "https://" + silent.Addr().String(), timeout: 0.1, want: webhook.Result{
 			Class: tasks.ClassConnectTimeout, Message: "Hook HTTP request failed: timeout (connect_timeout)"}},
 		"speaks no TLS": {url: strings.Replace(plain.URL, "http:", "https:", 1), want: webhook.Result{
 			Class: tasks.ClassTLS, Message: "Hook HTTP request failed: network_error (tls)"}},
@@ -140,7 +141,7 @@ func TestConnectFailures(t *testing.T) {
 			}
 			t.Cleanup(client.Close)
 			d := newDeliverer(t, func(cfg *webhook.Config) { cfg.Callers = client })
-			got := d.Deliver(t.Context(), delivery(test.url+"/?q="+secretQuery, func(w *tasks.Webhook) { w.Timeout = 0.2 }))
+			got := d.Deliver(t.Context(), delivery(test.url+"/?q="+secretQuery, func(w *tasks.Webhook) { w.Timeout = test.timeout }))
 			checkSafe(t, got)
 			got.Elapsed = 0
 			if diff := cmp.Diff(test.want, got); diff != "" {

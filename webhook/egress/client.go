@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -26,6 +25,8 @@ const (
 	// A request with its headers and a few KiB of payload leaves in one write.
 	writeBufferSize = 8 << 10
 	readBufferSize  = 4 << 10
+	// tlsSessions is the number of receivers whose TLS sessions can be resumed.
+	tlsSessions = 512
 )
 
 // Resolver looks up the addresses of a name; *net.Resolver is one.
@@ -178,6 +179,8 @@ func newDialer(cfg Config) (*dialer, error) {
 			MinVersion: tls.VersionTLS12,
 			RootCAs:    cfg.RootCAs,
 			NextProtos: []string{"h2", "http/1.1"},
+			// A receiver that drops connections need not cost a full handshake each time.
+			ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
 		},
 	}
 	if d.resolver == nil {
@@ -190,7 +193,7 @@ func newDialer(cfg Config) (*dialer, error) {
 		return nil, errors.New("check proxy: want an http or https address")
 	}
 	if d.proxy != nil && d.proxy.Hostname() == "" {
-		return nil, fmt.Errorf("check proxy: no host")
+		return nil, errors.New("check proxy: no host")
 	}
 	return d, nil
 }

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -93,7 +94,7 @@ func (p Policy) allowsHost(raw string) bool {
 func (p Policy) validate() error {
 	for _, prefix := range p.AllowCIDRs {
 		if !prefix.IsValid() {
-			return fmt.Errorf("check allowed range: not a CIDR")
+			return errors.New("check allowed range: not a CIDR")
 		}
 		if prefix.Addr().Is4In6() {
 			return fmt.Errorf("check allowed range %s: write an IPv4 range as IPv4", prefix)
