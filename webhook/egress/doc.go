@@ -10,5 +10,5 @@
 // and the zero Client refuses everything.
 //
 // Every package that calls an address chosen by somebody else takes a *Client.
-// Rules: docs/behaviour.md §8, docs/egress.md.
+// Rules: docs/behaviour.md §8.
 package egress

@@ -137,7 +137,7 @@ var (
 // Classify judges addr by the IANA special-purpose registries and the known
 // metadata services. An IPv4-mapped IPv6 address is judged as its IPv4 address;
 // every other form that carries an IPv4 address inside is refused, and so is
-// what lies outside the global unicast space (docs/egress.md).
+// what lies outside the global unicast space.
 func Classify(addr netip.Addr) Verdict {
 	if !addr.IsValid() {
 		return Verdict{reason: ReasonInvalid}

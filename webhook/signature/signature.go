@@ -5,7 +5,7 @@
 //
 // It is pure: it reads no clock, no environment and no request of its own, and
 // its Keys never show themselves, whatever prints them. Senders and receivers
-// may import it. Rules: docs/behaviour.md §8, docs/signatures.md.
+// may import it. Rules: docs/behaviour.md §8.
 package signature
 
 import (
