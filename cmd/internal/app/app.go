@@ -1,0 +1,231 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/sirupsen/logrus"
+
+	"github.com/gantry-hooks/gantry/config"
+	"github.com/gantry-hooks/gantry/producer"
+	"github.com/gantry-hooks/gantry/tasks"
+	"github.com/gantry-hooks/gantry/tasks/lane/redislane"
+	"github.com/gantry-hooks/gantry/worker"
+)
+
+// Role is a part of the system that a process runs.
+type Role string
+
+// The roles.
+const (
+	// RoleAPI serves the HTTP API.
+	RoleAPI Role = "api"
+	// RoleWorker drains lanes.
+	RoleWorker Role = "worker"
+)
+
+// Params are what New builds a system from.
+type Params struct {
+	Config *config.Config
+	// Env is the reloadable environment of hooks and headers. Required.
+	Env *config.EnvFile
+	// Roles are the parts to run; at least one.
+	Roles  []Role
+	Logger *logrus.Logger
+	// Version is shown to receivers.
+	Version string
+	// Anonymous lets loopback callers use the API without a token ("gantry dev").
+	Anonymous bool
+	// Embedded allows an empty Redis address.
+	Embedded bool
+	// NextFreePort lets the API take one of the next ports when its own is taken
+	// ("gantry dev").
+	NextFreePort bool
+	// TrustLoopback lets callers' hooks reach this machine ("gantry dev").
+	TrustLoopback bool
+	// OnAttempt hears of every delivery attempt; nil means nobody does.
+	OnAttempt func(worker.Attempt)
+}
+
+// App is a composed system. New makes one, Start runs it, Stop ends it.
+type App struct {
+	params   Params
+	log      *logrus.Logger
+	registry *prometheus.Registry
+	conns    *connections
+	store    *redislane.Store
+	hooks    tasks.EnvironmentHooks
+	// dispatcher is set with RoleAPI, worker with RoleWorker.
+	dispatcher *producer.Dispatcher
+	worker     *worker.Worker
+	servers    []*httpServer
+	cleanups   []cleanup
+	// failed receives the first error of a server that ended by itself.
+	failed chan error
+}
+
+// cleanup is a named undoing; they run last in, first out.
+type cleanup struct {
+	name string
+	undo func(ctx context.Context) error
+}
+
+// New composes a system: it connects, checks and wires, and undoes all of it on
+// an error. ctx bounds the waiting for Redis.
+func New(ctx context.Context, p Params) (*App, error) {
+	a := &App{params: p, log: p.Logger, registry: prometheus.NewRegistry(), failed: make(chan error, 4)}
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := a.compose(ctx); err != nil {
+		return nil, errors.Join(err, a.undo(context.WithoutCancel(ctx)))
+	}
+	return a, nil
+}
+
+func (a *App) compose(ctx context.Context) error {
+	cfg := a.params.Config
+	if !a.params.Embedded {
+		if err := cfg.RequireRedis(); err != nil {
+			return err
+		}
+	}
+	a.hooks = config.CachedEnvironmentHooks(a.params.Env.Lookup)
+	if _, err := a.hooks(); err != nil {
+		return err
+	}
+	var err error
+	if a.conns, err = connect(cfg, a.log); err != nil {
+		return err
+	}
+	a.defers("redis", func(context.Context) error { a.conns.close(); return nil })
+	if a.store, err = a.conns.store(ctx, cfg, a.log); err != nil {
+		return err
+	}
+	a.registry.MustRegister(worker.NewQueueCollector(a.store))
+	if a.has(RoleWorker) {
+		if err := a.composeWorker(ctx); err != nil {
+			return err
+		}
+	}
+	if a.has(RoleAPI) {
+		if err := a.composeAPI(); err != nil {
+			return err
+		}
+	}
+	return a.composeMetrics()
+}
+
+func (a *App) has(r Role) bool { return slices.Contains(a.params.Roles, r) }
+
+func (a *App) defers(name string, undo func(ctx context.Context) error) {
+	a.cleanups = append(a.cleanups, cleanup{name, undo})
+}
+
+func (a *App) undo(ctx context.Context) error {
+	var errs []error
+	for len(a.cleanups) > 0 {
+		last := a.cleanups[len(a.cleanups)-1]
+		a.cleanups = a.cleanups[:len(a.cleanups)-1]
+		if err := last.undo(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", last.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *App) composeWorker(ctx context.Context) error {
+	deliverer, err := a.deliverer(ctx)
+	if err != nil {
+		return err
+	}
+	cfg := a.params.Config
+	jitter := cfg.Retry.Jitter
+	if jitter == 0 {
+		jitter = -1 // the worker's zero value means its default
+	}
+	a.worker, err = worker.New(worker.Config{
+		Store: a.store, Deliverer: deliverer, EnvironmentHooks: a.hooks, Namespace: cfg.Redis.Namespace,
+		Concurrency: cfg.Worker.Concurrency, Batch: cfg.Worker.Batch,
+		DrainEvents: cfg.Worker.DrainEvents, DrainTime: cfg.Worker.DrainTime,
+		Heartbeat: cfg.Lane.Heartbeat, Grace: cfg.Worker.Grace,
+		Retry: worker.RetryPolicy{
+			InitialDelay: cfg.Retry.Initial, Factor: cfg.Retry.Factor, MaxDelay: cfg.Retry.MaxDelay, Jitter: jitter,
+			Attempts: cfg.Retry.Attempts, ClientErrorAttempts: cfg.Retry.ClientErrorAttempts, MaxAge: cfg.Retry.MaxAge,
+		},
+		Asynq: a.conns.asynq, OnAttempt: a.params.OnAttempt, Logger: a.log, Registerer: a.registry,
+	})
+	return err
+}
+
+// Start runs what was composed. On an error nothing is left running.
+func (a *App) Start(ctx context.Context) error {
+	if a.worker != nil {
+		if err := a.worker.Start(ctx); err != nil {
+			return errors.Join(err, a.undo(context.WithoutCancel(ctx)))
+		}
+		a.defers("worker", a.worker.Stop)
+	}
+	for _, s := range a.servers {
+		if err := s.start(a.failed); err != nil {
+			return errors.Join(err, a.undo(context.WithoutCancel(ctx)))
+		}
+		a.defers(s.name, s.stop)
+	}
+	return nil
+}
+
+// Stop ends the system: servers first, so that nothing new comes in, then the
+// worker within its grace period, then the connections.
+func (a *App) Stop(ctx context.Context) error { return a.undo(ctx) }
+
+// Run starts the system, closes started (nil tells nobody), and stops the system
+// when ctx ends or a part of it fails.
+func (a *App) Run(ctx context.Context, started chan<- struct{}) error {
+	if err := a.Start(ctx); err != nil {
+		return err
+	}
+	if started != nil {
+		close(started)
+	}
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-a.failed:
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.stopTimeout())
+	defer cancel()
+	return errors.Join(failure, a.Stop(stop))
+}
+
+// stopTimeout leaves the worker its grace period and the servers theirs.
+func (a *App) stopTimeout() time.Duration {
+	return a.params.Config.Worker.Grace + a.params.Config.API.ShutdownTimeout + 10*time.Second
+}
+
+// Reload reads the env file again. On an error the old environment stays.
+func (a *App) Reload() error {
+	if err := a.params.Env.Reload(); err != nil {
+		a.log.WithField(tasks.LogErr, err).Error("environment.reload_failed")
+		return err
+	}
+	a.log.Info("environment.reloaded")
+	return nil
+}
+
+// Store returns the lanes.
+func (a *App) Store() *redislane.Store { return a.store }
+
+// Dispatcher returns the producer of the API role; nil without it.
+func (a *App) Dispatcher() *producer.Dispatcher { return a.dispatcher }
+
+// RedisAddr returns the address of the embedded Redis; "" when it is another's.
+func (a *App) RedisAddr() string {
+	if a.conns.embedded == nil {
+		return ""
+	}
+	return a.conns.embedded.server.Addr()
+}

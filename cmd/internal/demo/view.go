@@ -1,0 +1,93 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gantry-hooks/gantry/cmd/internal/screen"
+	"github.com/gantry-hooks/gantry/tasks/lane"
+	"github.com/gantry-hooks/gantry/worker"
+)
+
+// View writes one line for each attempt. It is safe for concurrent use.
+type View struct {
+	mu     sync.Mutex
+	out    io.Writer
+	theme  screen.Theme
+	now    func() time.Time
+	headed bool
+}
+
+// NewView makes a view.
+func NewView(out io.Writer, theme screen.Theme) *View {
+	return &View{out: out, theme: theme, now: time.Now}
+}
+
+// The widths of the columns; the longest hook type has 25 characters.
+const (
+	timeWidth      = 12
+	operationWidth = 16
+	sequenceWidth  = 5
+	typeWidth      = 25
+	hookWidth      = 14
+	attemptWidth   = 3
+)
+
+// Attempt writes the line of an attempt.
+func (v *View) Attempt(a worker.Attempt) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.headed {
+		v.headed = true
+		v.head()
+	}
+	text, style := outcome(a)
+	d := a.Delivery
+	fmt.Fprintf(v.out, "%s  %s  %s  %s → %s  %s  %s\n",
+		v.theme.Paint(screen.Dim, v.now().Format("15:04:05.000")),
+		screen.Fit(screen.Clean(d.OperationID), operationWidth),
+		screen.Fit("#"+strconv.FormatInt(d.Sequence, 10), sequenceWidth),
+		screen.Fit(string(d.Type), typeWidth),
+		v.theme.Paint(screen.Cyan, screen.Fit(screen.Clean(d.Hook.ID), hookWidth)),
+		screen.Fit(strconv.Itoa(d.Attempt), attemptWidth),
+		v.theme.Paint(style, text))
+}
+
+func (v *View) head() {
+	line := screen.Fit("time", timeWidth) + "  " + screen.Fit("operation", operationWidth) + "  " +
+		screen.Fit("event", sequenceWidth+2+typeWidth) + " → " + screen.Fit("hook", hookWidth) + "  " +
+		screen.Fit("try", attemptWidth) + "  outcome"
+	fmt.Fprintln(v.out, v.theme.Paint(screen.Dim, line))
+}
+
+func outcome(a worker.Attempt) (string, screen.Style) {
+	r := a.Result
+	why := string(r.Class)
+	if r.Status != 0 {
+		why += " " + strconv.Itoa(r.Status)
+	}
+	switch {
+	case r.Delivered && a.Delivery.Attempt > 1:
+		return fmt.Sprintf("delivered %d on attempt %d", r.Status, a.Delivery.Attempt), screen.Green
+	case r.Delivered:
+		return fmt.Sprintf("delivered %d in %s", r.Status, short(r.Elapsed)), screen.Green
+	case a.Standing == lane.StandingDead:
+		return fmt.Sprintf("dead: %s (%s)", r.Reason, why), screen.Red
+	}
+	return fmt.Sprintf("%s, retry in %s", why, short(a.DueIn)), screen.Yellow
+}
+
+// short writes a duration with two digits that matter.
+func short(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
+}
