@@ -14,6 +14,8 @@ type Options struct {
 	// Window is how long an id is remembered; IdleTTL how long an operation
 	// without events is.
 	Window, IdleTTL time.Duration
+	// Lease is how long a queue stays with a worker that no longer renews.
+	Lease time.Duration
 }
 
 // NewStore makes an empty store that no other test uses. It is cleaned up when t

@@ -38,7 +38,7 @@ func open(t testing.TB, client *redis.Client, cfg redislane.Config) *store {
 }
 
 func realStore(t testing.TB, opts lanetest.Options) lanetest.Store {
-	return open(t, servertest.FlushedClient(t), redislane.Config{Window: opts.Window, IdleTTL: opts.IdleTTL})
+	return open(t, servertest.FlushedClient(t), redislane.Config{Window: opts.Window, IdleTTL: opts.IdleTTL, Lease: opts.Lease})
 }
 
 func embeddedStore(t testing.TB, opts lanetest.Options) lanetest.Store {
@@ -49,7 +49,7 @@ func embeddedStore(t testing.TB, opts lanetest.Options) lanetest.Store {
 	t.Cleanup(server.Close)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	s := open(t, client, redislane.Config{Window: opts.Window, IdleTTL: opts.IdleTTL, Embedded: true})
+	s := open(t, client, redislane.Config{Window: opts.Window, IdleTTL: opts.IdleTTL, Lease: opts.Lease, Embedded: true})
 	s.forward = server.FastForward
 	return s
 }
@@ -57,6 +57,10 @@ func embeddedStore(t testing.TB, opts lanetest.Options) lanetest.Store {
 func TestRealRedis(t *testing.T) { lanetest.Run(t, realStore) }
 
 func TestEmbeddedRedis(t *testing.T) { lanetest.RunQuick(t, embeddedStore) }
+
+func TestModelRealRedis(t *testing.T) { lanetest.RunModel(t, realStore, 4) }
+
+func TestModelEmbeddedRedis(t *testing.T) { lanetest.RunModel(t, embeddedStore, 1) }
 
 func (s *store) must(t testing.TB, err error) {
 	t.Helper()
