@@ -81,9 +81,9 @@ func (a *API) readAll(e *exchange) ([]byte, error) {
 	if e.request.ContentLength > limit {
 		return nil, tooLarge()
 	}
-	// A server without deadlines does not support them, and then there are none to keep.
-	connection := http.NewResponseController(e.writer)
-	_ = connection.SetReadDeadline(time.Now().Add(a.config.BodyTimeout))
+	// net/http lifts the deadline once the body is read. A writer without deadlines
+	// is no error.
+	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Now().Add(a.config.BodyTimeout))
 	// The inner writer, because it closes the connection after an oversized body.
 	raw, err := io.ReadAll(http.MaxBytesReader(e.writer.ResponseWriter, e.request.Body, limit))
 	var oversized *http.MaxBytesError
@@ -97,7 +97,5 @@ func (a *API) readAll(e *exchange) ([]byte, error) {
 	default:
 		return nil, newProblem(CodeBodyIncomplete, "the body ended early").with("Connection", "close")
 	}
-	// A deadline that is left would end the request while it waits.
-	_ = connection.SetReadDeadline(time.Time{})
 	return raw, nil
 }

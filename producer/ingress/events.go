@@ -174,7 +174,8 @@ func (a *API) statusUnread(ctx context.Context, eventID string, err error) {
 // waiting bounds a wait by its limit, the request's end and Drain, and gives the
 // connection the time for it.
 func (a *API) waiting(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	// A server without deadlines does not support them, and then there are none to keep.
+	// The server's own deadline for writing would be over by then. A writer without
+	// deadlines is no error.
 	_ = http.NewResponseController(exchangeOf(ctx).writer).SetWriteDeadline(time.Now().Add(limit + writeGrace))
 	waitCtx, cancel := context.WithTimeout(ctx, limit)
 	stop := context.AfterFunc(a.draining, cancel)
