@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/gantry-hooks/gantry/tasks"
 )
 
 // PutHooks replaces an operation's registered hooks with a JSON array of
@@ -22,7 +24,8 @@ func (s *Store) AddHooks(ctx context.Context, operationID string, hooks json.Raw
 
 func (s *Store) storeHooks(ctx context.Context, operationID string, hooks json.RawMessage, how string) (json.RawMessage, error) {
 	q := s.QueueOf(operationID)
-	all, err := s.scripts.hooks.Run(ctx, s.client, s.keys[q.Shard].script(), q.Operation, []byte(hooks), how, s.idle).Text()
+	args := []any{q.Operation, []byte(hooks), how, s.idle, tasks.NewID()}
+	all, err := s.scripts.hooks.Run(ctx, s.client, s.keys[q.Shard].script(), args...).Text()
 	return json.RawMessage(all), unavailable(err)
 }
 

@@ -35,6 +35,7 @@ func (k keys) workers() string         { return k.prefix + "workers" }
 func (k keys) inbox(id string) string  { return k.prefix + "inbox:" + id }
 func (k keys) hooks(op string) string  { return k.prefix + "hooks:" + op }
 func (k keys) blocked() string         { return k.prefix + "blocked" }
+func (k keys) born() string            { return k.prefix + "born" }
 func (k keys) script() []string        { return []string{k.prefix} }
 
 // shardOf places an operation: the same on every machine for the same count.

@@ -144,3 +144,18 @@ func (s *Store) Lease() time.Duration { return s.lease }
 
 // Ping reports whether Redis answers.
 func (s *Store) Ping(ctx context.Context) error { return unavailable(s.client.Ping(ctx).Err()) }
+
+// Born returns when the namespace's data began, in milliseconds of Redis time,
+// and begins it on an empty Redis: a later answer means that the data were lost.
+func (s *Store) Born(ctx context.Context) (int64, error) {
+	key := s.keys[0].born()
+	now, err := s.client.Time(ctx).Result()
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	if err := s.client.SetNX(ctx, key, now.UnixMilli(), 0).Err(); err != nil {
+		return 0, unavailable(err)
+	}
+	born, err := s.client.Get(ctx, key).Int64()
+	return born, unavailable(err)
+}

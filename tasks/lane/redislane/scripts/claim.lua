@@ -17,12 +17,13 @@ local max, batch, lease = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]
 local out = { int(now) }
 local window, idle = tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- The counter starts at the time, so that a token does not come again when Redis
--- lost its data.
+-- The counter starts at the microsecond, which claims cannot overtake, so that a
+-- token does not come again when Redis lost its data.
 local function next_token()
   local token = call('INCR', P .. 'tokens')
-  if token == 1 then token = call('INCRBY', P .. 'tokens', int(now)) end
-  return token
+  if token > 1 then return token end
+  local t = call('TIME')
+  return call('INCRBY', P .. 'tokens', int(tonumber(t[1]) * 1000000 + tonumber(t[2])))
 end
 
 local function nothing_in(qid)

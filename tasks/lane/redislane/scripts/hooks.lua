@@ -2,15 +2,18 @@
 --
 -- KEYS[1] shard prefix
 -- ARGV[1] operation hash   ARGV[2] JSON array   ARGV[3] "replace" or "append"
--- ARGV[4] idle time in ms
+-- ARGV[4] idle time in ms   ARGV[5] id of this call
 --
 -- Returns the JSON array now stored.
 --
--- Atomic, because two appends must both be kept, in some order.
+-- Atomic, because two appends must both be kept, in some order. A call is known
+-- by its id for a minute, so that one that is repeated after a lost reply does
+-- not register its hooks twice.
 local key = P .. 'hooks:' .. ARGV[1]
 local value = ARGV[2]
 if ARGV[3] == 'append' then
   local old = call('GET', key)
+  if not call('SET', P .. 'added:' .. ARGV[1] .. ':' .. ARGV[5], '1', 'NX', 'PX', 60000) then return old or '[]' end
   if old and old ~= '[]' then
     if value == '[]' then
       value = old

@@ -40,7 +40,8 @@ end
 local function revive(qid)
   local key = state_key(qid)
   local s = call('HMGET', key, 'st', 'exp')
-  if s[1] == 'r' then return false end
+  -- A ready queue is due only when a claim had to put it aside.
+  if s[1] == 'r' and call('LPOS', P .. 'ready', qid) then return false end
   if s[1] == 'c' then
     if tonumber(s[2] or '0') > now then
       call('ZADD', P .. 'due', s[2], qid)
