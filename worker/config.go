@@ -33,7 +33,13 @@ type Leases interface {
 type Directory interface {
 	Publish(ctx context.Context, w lane.WorkerInfo) error
 	Withdraw(ctx context.Context, workerID string) error
+}
+
+// Namespace is what lies under the lanes: how it is split, and since when it has
+// data, in milliseconds of Redis time.
+type Namespace interface {
 	Shards() int
+	Born(ctx context.Context) (int64, error)
 }
 
 // Background is what the asynq tasks need.
@@ -53,6 +59,7 @@ type Store interface {
 	Queues
 	Leases
 	Directory
+	Namespace
 	Background
 	Replayer
 }

@@ -117,6 +117,16 @@ func (d *drainer) rule(del webhook.Delivery, res webhook.Result, h tasks.HookInF
 	return ruling{verb: lane.Bury, outcome: o, letter: del.ID}
 }
 
+// ruleUnmatched rules on a hook whose matcher gave no answer: it is given up.
+func (d *drainer) ruleUnmatched(e lane.Entry, t *tasks.Task, f tasks.MatchFailure) (webhook.Delivery, webhook.Result, ruling) {
+	del := webhook.Delivery{
+		Hook: f.Hook, Type: t.Type, TaskID: t.ID, OperationID: t.OperationID, Sequence: e.Sequence,
+		ID: tasks.DeliveryID(d.cfg.Namespace, t.OperationID, t.ID, f.Key),
+	}
+	res := webhook.Result{Class: tasks.ClassConfiguration, Final: true, Reason: tasks.ReasonNoRetry, Message: f.Err.Error()}
+	return del, res, d.rule(del, res, f.HookInForce, 0)
+}
+
 func (d *drainer) outcomeOf(h tasks.HookInForce, t tasks.HookType) *lane.Outcome {
 	return &lane.Outcome{HookID: h.Hook.ID, HookType: t, Occurrence: h.Occurrence, Critical: h.Hook.Critical()}
 }

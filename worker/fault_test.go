@@ -154,6 +154,8 @@ func TestRedisRestartEmpty(t *testing.T) {
 	t.Parallel()
 	server := servertest.PrivateRedis(t, servers.RedisOptions{})
 	b := setupOn(t, server)
+	var said syncBuffer
+	b.log.SetOutput(&said)
 	b.events("before", 3, hook("h"))
 	w := b.start(b.config())
 	b.eventually("the first events", func() bool { return len(b.receiver.sequences("before", "h")) == 3 })
@@ -167,6 +169,7 @@ func TestRedisRestartEmpty(t *testing.T) {
 		return err == nil
 	})
 	b.eventually("the new event", func() bool { return len(b.receiver.sequences("after", "h")) == 1 })
+	b.eventually("a log line about the loss", func() bool { return strings.Contains(said.String(), "redis.data_lost") })
 }
 
 // Workers are stopped again and again under load: each ends within its grace
@@ -360,4 +363,22 @@ func TestAsynqDoor(t *testing.T) {
 	if n := b.receiver.count(); n != 1 {
 		t.Errorf("%d requests, want 1: the second task is a duplicate", n)
 	}
+}
+
+// syncBuffer is a log that may be read while it is written.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
-	"github.com/gantry-hooks/gantry/webhook"
 )
 
 // laneDrain hands the events of a lane to their hooks, in order. Actions that
@@ -123,12 +122,7 @@ func (l *laneDrain) unmatched(e lane.Entry, t *tasks.Task, f tasks.MatchFailure)
 	if l.settled[f.Key] {
 		return
 	}
-	del := webhook.Delivery{
-		Hook: f.Hook, Type: t.Type, TaskID: t.ID, OperationID: t.OperationID, Sequence: e.Sequence,
-		ID: tasks.DeliveryID(l.cfg.Namespace, t.OperationID, t.ID, f.Key),
-	}
-	res := webhook.Result{Class: tasks.ClassConfiguration, Final: true, Reason: tasks.ReasonNoRetry, Message: f.Err.Error()}
-	r := l.rule(del, res, f.HookInForce, 0)
+	del, res, r := l.ruleUnmatched(e, t, f)
 	l.actions = append(l.actions, l.action(e, t, f.HookInForce, r))
 	l.report(del, res, r)
 }

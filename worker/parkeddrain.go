@@ -36,7 +36,7 @@ func (p *parkedDrain) run() {
 // entry makes one attempt at the head; false means that the queue is released,
 // lost or waits for its next retry.
 func (p *parkedDrain) entry(e lane.Entry, last bool) ([]lane.Entry, bool) {
-	t, hooks, _, err := p.decode(e)
+	t, hooks, failures, err := p.decode(e)
 	var env *environmentError
 	switch {
 	case errors.As(err, &env):
@@ -44,6 +44,11 @@ func (p *parkedDrain) entry(e lane.Entry, last bool) ([]lane.Entry, bool) {
 	case err != nil:
 		a := poison(e, err)
 		return p.end(lane.Step{Actions: []lane.Action{a}}, last)
+	}
+	for _, f := range failures {
+		if f.Key == p.queue.Hook {
+			return p.end(lane.Step{Actions: []lane.Action{p.unmatched(e, t, f)}}, last)
+		}
 	}
 	h, found := find(hooks, p.queue.Hook)
 	if !found {
@@ -102,6 +107,13 @@ func (p *parkedDrain) end(s lane.Step, last bool) ([]lane.Entry, bool) {
 	progress, ok := p.step(s)
 	p.attempts = progress.Attempt
 	return progress.Entries, ok && !progress.Released
+}
+
+// unmatched buries the delivery of a hook whose matcher gave no answer this time.
+func (p *parkedDrain) unmatched(e lane.Entry, t *tasks.Task, f tasks.MatchFailure) lane.Action {
+	del, res, r := p.ruleUnmatched(e, t, f)
+	p.report(del, res, r)
+	return lane.Action{Verb: lane.Bury, Sequence: e.Sequence, TaskID: t.ID, Hook: f.Key, Outcome: r.outcome, DeadID: r.letter}
 }
 
 func find(hooks []tasks.HookInForce, key string) (tasks.HookInForce, bool) {

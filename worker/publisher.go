@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gantry-hooks/gantry/tasks"
@@ -21,7 +22,7 @@ func (w *Worker) republish() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(w.work, claimTimeout)
-		if err := w.publish(ctx); err != nil {
+		if err := errors.Join(w.publish(ctx), w.noticeLoss(ctx)); err != nil {
 			log.warn("worker.publish_failed", err)
 		} else {
 			log.recovered("worker.publish_recovered")
@@ -50,4 +51,18 @@ func published(h *tasks.Hook) lane.PublishedHook {
 		p.OnError = h.Webhook.OnError
 	}
 	return p
+}
+
+// noticeLoss says when Redis came back without its data: work goes on with new
+// events, and what was pending is gone.
+func (w *Worker) noticeLoss(ctx context.Context) error {
+	born, err := w.cfg.Store.Born(ctx)
+	if err != nil {
+		return err
+	}
+	if w.born != 0 && born != w.born {
+		w.log.Error("redis.data_lost")
+	}
+	w.born = born
+	return nil
 }

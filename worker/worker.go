@@ -39,6 +39,9 @@ type Worker struct {
 	health     health
 	// kicks wake the sweeper of a shard when something new is due; drainers send.
 	kicks []chan struct{}
+	// born is when the namespace's data began, as first seen; 0 before. Start writes
+	// it, then the publisher.
+	born int64
 }
 
 // kick lets the sweeper of a shard look again: a retry may be due before its
@@ -93,6 +96,9 @@ func (w *Worker) ID() string { return w.cfg.ID }
 func (w *Worker) Start(ctx context.Context) error {
 	if err := w.publish(ctx); err != nil {
 		return fmt.Errorf("publish worker: %w", err)
+	}
+	if err := w.noticeLoss(ctx); err != nil {
+		return err
 	}
 	if w.background != nil {
 		if err := w.background.start(); err != nil {
@@ -154,6 +160,10 @@ func (w *Worker) Stop(ctx context.Context) error {
 	w.log.WithField("graceful", graceful == nil).Info("worker.stopped")
 	return err
 }
+
+// Refresh publishes the environment hooks now, after a change, instead of at the
+// next round.
+func (w *Worker) Refresh(ctx context.Context) error { return w.publish(ctx) }
 
 // stopped reports whether Stop was called.
 func (w *Worker) stopped() bool {
