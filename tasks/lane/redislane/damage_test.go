@@ -294,3 +294,34 @@ func TestClaimAndSweepWithKeysOfWrongType(t *testing.T) {
 		})
 	}
 }
+
+// A due time that comes too early, of a queue that is held or ready already,
+// must change nothing.
+func TestEarlyLookLeavesQueuesAlone(t *testing.T) {
+	t.Parallel()
+	s := realOne(t)
+	s.add(t, "held", item("a"))
+	held := s.claimOne(t, "held")
+	s.MakeDue(t, held.Queue)
+	s.add(t, "ready", item("b"))
+	ready := s.QueueOf("ready").Operation
+	check(t, "add", s.client.ZAdd(t.Context(), prefix+"due", redis.Z{Score: 1, Member: ready}).Err())
+	got := s.swept(t)
+	same(t, "swept", []int{got.Ready, got.Expired, got.Waiting}, []int{0, 0, 1})
+	if got.Next <= 0 {
+		t.Fatalf("the lease of the held queue is due in %v", got.Next)
+	}
+	s.claimOne(t, "ready")
+	s.do(t, step(held, 5, action(lane.Pop, 1, "a", "")))
+}
+
+// A queue that says ready and stands on no list was lost by somebody's hand.
+func TestReadyQueueThatIsOnNoList(t *testing.T) {
+	t.Parallel()
+	s := realOne(t)
+	s.add(t, "op", item("a"))
+	check(t, "delete", s.client.Del(t.Context(), prefix+"ready").Err())
+	check(t, "add", s.client.ZAdd(t.Context(), prefix+"due", redis.Z{Score: 1, Member: s.QueueOf("op").Operation}).Err())
+	same(t, "ready", s.swept(t).Ready, 1)
+	same(t, "entries", docs(s.claimOne(t, "op")), "doc a")
+}
