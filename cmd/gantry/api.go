@@ -20,11 +20,9 @@ type apiFlags struct {
 	TokenFile string `help:"File with the bearer token; else GANTRY_TOKEN." type:"path" placeholder:"FILE"`
 }
 
-// retryFor is how long a call is repeated while the system is unavailable.
-const retryFor = time.Minute
-
-// client makes a client of the API.
-func (f *apiFlags) client(p *process) (*client.Client, error) {
+// client makes a client of the API that repeats its calls for retryFor while the
+// system is unavailable; 0 fails at once.
+func (f *apiFlags) client(p *process, retryFor time.Duration) (*client.Client, error) {
 	address := f.API
 	if address == "" {
 		address, _ = p.env(varAPI)

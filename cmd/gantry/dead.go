@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gantry-hooks/gantry/cmd/internal/client"
 	"github.com/gantry-hooks/gantry/cmd/internal/screen"
@@ -82,7 +83,7 @@ func (c *deadListCmd) Run(ctx context.Context, p *process) error {
 	if c.Limit < 0 {
 		return usagef("--limit is negative; use 0 for all")
 	}
-	api, err := c.client(p)
+	api, err := c.client(p, 0)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ Examples:
 
 // Run shows a letter.
 func (c *deadShowCmd) Run(ctx context.Context, p *process) error {
-	api, err := c.client(p)
+	api, err := c.client(p, 0)
 	if err != nil {
 		return err
 	}
@@ -228,9 +229,10 @@ func showLetter(p *process, l client.DeadLetter, masked json.RawMessage) error {
 type deadReplayCmd struct {
 	apiFlags
 	filterFlags
-	IDs  []string `arg:"" optional:"" help:"Ids of letters."`
-	All  bool     `help:"Every dead letter."`
-	JSON bool     `name:"json" help:"Totals as one JSON object."`
+	IDs      []string      `arg:"" optional:"" help:"Ids of letters."`
+	All      bool          `help:"Every dead letter."`
+	RetryFor time.Duration `help:"How long to go on trying while the system is unavailable." default:"1m"`
+	JSON     bool          `name:"json" help:"Totals as one JSON object."`
 }
 
 // Help is the manual of the command.
@@ -264,7 +266,7 @@ func (c *deadReplayCmd) Run(ctx context.Context, p *process) error {
 	if ways != 1 {
 		return usagef("say which letters: ids, or filters, or --all")
 	}
-	api, err := c.client(p)
+	api, err := c.client(p, c.RetryFor)
 	if err != nil {
 		return err
 	}

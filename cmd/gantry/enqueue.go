@@ -25,6 +25,7 @@ type enqueueCmd struct {
 	Await    string        `help:"Wait until each event had its first attempts (first) or has come to its end (final)." enum:"none,first,final" default:"none" placeholder:"first|final"`
 	Timeout  time.Duration `help:"How long to wait with --await." default:"10m"`
 	Run_     string        `name:"run" help:"Name of a deliberate repetition: the same file with another name is delivered again." placeholder:"NAME"`
+	RetryFor time.Duration `help:"How long to go on trying while the system is unavailable." default:"1m"`
 	Continue bool          `help:"Send what is right of a file with bad lines; without it, nothing is sent."`
 	JSON     bool          `name:"json" help:"Totals as one JSON object."`
 }
@@ -69,7 +70,7 @@ func (c *enqueueCmd) Run(ctx context.Context, p *process) error {
 			return fmt.Errorf("%d bad lines, so nothing was sent; repair them, or pass --continue to leave them out", len(faults))
 		}
 	}
-	if e.api, err = c.client(p); err != nil {
+	if e.api, err = c.client(p, c.RetryFor); err != nil {
 		return err
 	}
 	defer e.api.Close()

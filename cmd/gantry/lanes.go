@@ -35,7 +35,7 @@ func (c *lanesCmd) Run(ctx context.Context, p *process) error {
 	if c.Limit < 1 || c.Limit > 1000 {
 		return usagef("--limit is out of range; use 1 to 1000")
 	}
-	api, err := c.client(p)
+	api, err := c.client(p, 0)
 	if err != nil {
 		return err
 	}
