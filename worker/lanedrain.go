@@ -174,7 +174,10 @@ func (l *laneDrain) deliver(e lane.Entry, t *tasks.Task, h tasks.HookInForce, en
 	if !res.Delivered {
 		r = l.rule(del, res, h, 0)
 	}
-	l.actions = append(l.actions, l.action(e, t, h, r))
+	// The pop of an event says that its last hook is settled, too.
+	if !res.Delivered || !end.event {
+		l.actions = append(l.actions, l.action(e, t, h, r))
+	}
 	l.report(del, res, r)
 	step := lane.Step{}
 	if end.event {

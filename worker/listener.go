@@ -38,8 +38,8 @@ func (w *Worker) listen(shard int) {
 		}
 		w.health.clear()
 		log.recovered("worker.recovered")
-		if claimed > 0 {
-			continue
+		if claimed == n {
+			continue // there may be more
 		}
 		if err := w.cfg.Store.Wait(w.work, shard, waitTimeout); err != nil {
 			w.fault(log, "worker.wait_failed", err)

@@ -85,6 +85,19 @@ var delayTests = []test{
 	{name: "a batch keeps its order", run: delayBatch},
 	{name: "while the lane is claimed", run: delayClaimed},
 	{name: "longer than the window", opts: Options{Window: 40 * time.Millisecond, IdleTTL: 40 * time.Millisecond}, run: delayLong},
+	{name: "keeps its lane", opts: Options{Window: 40 * time.Millisecond, IdleTTL: 40 * time.Millisecond}, run: delayAtRest},
+}
+
+// A lane at rest must not be forgotten while an event of it is delayed.
+func delayAtRest(b *bench) {
+	b.append(op, event("a"), later("b", time.Hour))
+	b.drained(b.claim(), act(lane.Pop, 1, "a", ""))
+	b.store.Elapse(b, 120*time.Millisecond)
+	b.store.MakeDelayedDue(b, op, "b")
+	b.sweep()
+	c := b.claim()
+	b.equal("operation", c.OperationID, op)
+	b.equal("entries", contents(c.Entries), "b:2")
 }
 
 func later(id string, d time.Duration) lane.Item {

@@ -54,13 +54,25 @@ func embeddedStore(t testing.TB, opts lanetest.Options) lanetest.Store {
 	return s
 }
 
-func TestRealRedis(t *testing.T) { lanetest.Run(t, realStore) }
+func TestRealRedis(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, realStore)
+}
 
-func TestEmbeddedRedis(t *testing.T) { lanetest.RunQuick(t, embeddedStore) }
+func TestEmbeddedRedis(t *testing.T) {
+	t.Parallel()
+	lanetest.RunQuick(t, embeddedStore)
+}
 
-func TestModelRealRedis(t *testing.T) { lanetest.RunModel(t, realStore, 4) }
+func TestModelRealRedis(t *testing.T) {
+	t.Parallel()
+	lanetest.RunModel(t, realStore, 300)
+}
 
-func TestModelEmbeddedRedis(t *testing.T) { lanetest.RunModel(t, embeddedStore, 1) }
+func TestModelEmbeddedRedis(t *testing.T) {
+	t.Parallel()
+	lanetest.RunModel(t, embeddedStore, 30)
+}
 
 func (s *store) must(t testing.TB, err error) {
 	t.Helper()

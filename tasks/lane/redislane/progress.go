@@ -100,7 +100,7 @@ func (b *batch) send(calls []*call) {
 }
 
 func (b *batch) exchange(ctx context.Context, calls []*call) ([]any, error) {
-	steps := make([]wireStep, len(calls))
+	steps := make([][]any, len(calls))
 	for i, c := range calls {
 		var err error
 		if steps[i], err = encodeStep(c.step); err != nil {
@@ -121,46 +121,37 @@ func (b *batch) exchange(ctx context.Context, calls []*call) ([]any, error) {
 	return rows, nil
 }
 
-// wireStep and wireAction are a step as progress.lua reads it.
-type wireStep struct {
-	Queue   string       `json:"q"`
-	Token   string       `json:"t"`
-	Want    int          `json:"n"`
-	Release int          `json:"r,omitempty"`
-	Actions []wireAction `json:"a"`
-}
-
-type wireAction struct {
-	Verb     lane.Verb `json:"v"`
-	Sequence int64     `json:"s"`
-	Task     string    `json:"i"`
-	Hook     string    `json:"h,omitempty"`
-	Delay    int64     `json:"d"`
-	Attempt  int       `json:"n"`
-	Outcome  string    `json:"o"`
-	Letter   string    `json:"x,omitempty"`
-}
-
-func encodeStep(step lane.Step) (wireStep, error) {
-	w := wireStep{Queue: queueID(step.Queue), Token: strconv.FormatInt(step.Token, 10), Want: step.Want, Actions: []wireAction{}}
+// encodeStep writes a step as progress.lua reads it: arrays, most of them short,
+// because the script decodes every one.
+func encodeStep(step lane.Step) ([]any, error) {
+	release := 0
 	if step.Release {
-		w.Release = 1
+		release = 1
 	}
-	for _, a := range step.Actions {
-		x := wireAction{
-			Verb: a.Verb, Sequence: a.Sequence, Task: a.TaskID, Hook: a.Hook,
-			Delay: milliseconds(a.Delay), Attempt: a.Attempt, Letter: a.DeadID, Outcome: "{}",
+	w := make([]any, 0, 4+len(step.Actions))
+	w = append(w, queueID(step.Queue), strconv.FormatInt(step.Token, 10), step.Want, release)
+	for i := range step.Actions {
+		a, err := encodeAction(&step.Actions[i])
+		if err != nil {
+			return nil, err
 		}
-		if a.Outcome != nil {
-			doc, err := json.Marshal(a.Outcome)
-			if err != nil {
-				return w, fmt.Errorf("encode outcome: %w", err)
-			}
-			x.Outcome = string(doc)
-		}
-		w.Actions = append(w.Actions, x)
+		w = append(w, a)
 	}
 	return w, nil
+}
+
+func encodeAction(a *lane.Action) ([]any, error) {
+	if a.Verb == lane.Pop {
+		return []any{a.Verb, a.Sequence, a.TaskID}, nil
+	}
+	outcome := []byte("{}")
+	if a.Outcome != nil {
+		var err error
+		if outcome, err = json.Marshal(a.Outcome); err != nil {
+			return nil, fmt.Errorf("encode outcome: %w", err)
+		}
+	}
+	return []any{a.Verb, a.Sequence, a.TaskID, a.Hook, milliseconds(a.Delay), a.Attempt, string(outcome), a.DeadID}, nil
 }
 
 func readProgress(q lane.Queue, rows []any, i int) (lane.Progress, error) {

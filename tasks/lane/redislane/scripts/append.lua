@@ -19,20 +19,22 @@ local now = redis_now()
 local bucket = bucket_of(now, window)
 local skey, lkey, seen_key = P .. 'state:' .. op, P .. 'lane:' .. op, P .. 'seen:' .. op .. ':' .. int(bucket)
 
+local s = call('HMGET', skey, 'st', 'head', 'op')
+local state, head, known_op = s[1], tonumber(s[2] or '1'), s[2] and s[3]
+
 local found, batch = {}, {}
 for i = 5, #ARGV, 6 do
   local id, digest = ARGV[i], ARGV[i + 1]
-  local seen = find_seen(op, id, bucket)
+  -- An operation's state outlives the ids of its events.
+  local seen = known_op and find_seen(op, id, bucket)
   local known = batch[id] or (seen and string.match(seen, ':(.*)$'))
   if known and known ~= digest then return { 'reused', id } end
   batch[id] = digest
-  found[i] = seen
+  found[i] = seen or nil
 end
 
 -- An event's number is its place in the list, so that it is right even when
 -- somebody pushed an entry by hand.
-local s = call('HMGET', skey, 'st', 'head', 'op')
-local state, head = s[1], tonumber(s[2] or '1')
 local added, delayed, fresh, rows = false, 0, {}, {}
 for i = 5, #ARGV, 6 do
   local id, digest, delay = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
@@ -58,9 +60,12 @@ end
 
 if added then call('PEXPIRE', seen_key, window) end
 if added or delayed > 0 then
-  if not (s[2] and s[3]) then call('HSET', skey, 'op', operation, 'head', int(head)) end
+  if known_op then
+    if not state then call('PERSIST', skey) end
+  else
+    call('HSET', skey, 'op', operation, 'head', int(head))
+  end
   if not state then
-    call('PERSIST', skey)
     call('PEXPIRE', P .. 'hooks:' .. op, idle)
   end
 end

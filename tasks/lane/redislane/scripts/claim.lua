@@ -55,7 +55,11 @@ end
 local broken, aside = nil, {}
 while #out <= max do
   local qid = call('LPOP', P .. 'ready')
-  if not qid then break end
+  if not qid then
+    -- Whatever still wants to wake somebody speaks of queues that are taken.
+    call('DEL', P .. 'wake')
+    break
+  end
   if valid(qid) then
     local claim, fault = guard(take, qid)
     if claim then out[#out + 1] = claim end

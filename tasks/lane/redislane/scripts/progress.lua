@@ -2,9 +2,10 @@
 -- hooks, move the head, hand over the next entries, or give the queue back.
 --
 -- KEYS[1] shard prefix
--- ARGV[1] JSON array of steps: {q queue id, t token, n entries wanted, r 1 to
---         release, a actions}; an action is {v verb, s sequence, i task id, h hook
---         key, d delay in ms, n attempt, o outcome JSON, x dead letter id}
+-- ARGV[1] JSON array of steps: [queue id, token, entries wanted, 1 to release,
+--         action, ...]; an action is [verb, sequence, task id] for a pop, else
+--         [verb, sequence, task id, hook key, delay in ms, attempt, outcome JSON,
+--         dead letter id]
 -- ARGV[2] idempotency window in ms   ARGV[3] idle time of an operation in ms
 --
 -- Returns {now, ready queues, reply, ...}, one reply per step: {"lost"},
@@ -18,6 +19,15 @@
 -- step whose reply was lost can be sent again.
 local now = redis_now()
 local window, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- Steps travel as arrays, because decoding names for each of them would cost more
+-- than all the rest.
+local FIRST_ACTION = 5
+local function named(a)
+  local hook = a[4]
+  if hook == '' then hook = nil end
+  return { v = a[1], s = a[2], i = a[3], h = hook, d = a[5], n = a[6], o = a[7], x = a[8] }
+end
 
 -- A letter names the parked queue that a replay joins; poison has none.
 local function bury(op, qid, a, doc)
@@ -78,15 +88,17 @@ local function settle_hook(op, a, s)
   s.done = add(s.done, a.h)
 end
 
-local function settle_head(op, actions, s)
-  for _, a in ipairs(actions) do
+local function settle_head(op, step, s)
+  for i = FIRST_ACTION, #step do
     if s.unparked ~= '' then break end
-    if a.s == s.head and not (a.h and has(s.done, a.h)) then
-      if a.v ~= 'pop' then
-        settle_hook(op, a, s)
+    local a = step[i]
+    if a[2] == s.head then
+      if a[1] ~= 'pop' then
+        a = named(a)
+        if not (a.h and has(s.done, a.h)) then settle_hook(op, a, s) end
       elseif call('LPOP', P .. 'lane:' .. op) then
         s.head, s.done = s.head + 1, ''
-        s.popped[#s.popped + 1] = a.i
+        s.popped[#s.popped + 1] = a[3]
       end
     end
   end
@@ -94,8 +106,8 @@ end
 
 -- give_back ends the claim of a queue, the ready list first: a queue must not
 -- rest with entries.
-local function give_back(qid, key, list)
-  if call('EXISTS', list) == 1 then
+local function give_back(qid, key, filled)
+  if filled then
     make_ready(qid)
     call('HDEL', key, 'tok', 'exp')
   else
@@ -106,13 +118,13 @@ local function give_back(qid, key, list)
 end
 
 local function lane_step(step)
-  local op = step.q
+  local op, want = step[1], step[3]
   local key, list = P .. 'state:' .. op, P .. 'lane:' .. op
   local h = call('HMGET', key, 'tok', 'head', 'd', 'pk', 'w')
-  if h[1] ~= step.t then return { 'lost' } end
+  if h[1] ~= step[2] then return { 'lost' } end
   local head0, done0, parked0 = tonumber(h[2] or '1'), h[3] or '', h[4] or ''
   local s = { head = head0, done = done0, parked = parked0, unparked = '', popped = {} }
-  local _, fault = guard(settle_head, op, step.a, s)
+  local _, fault = guard(settle_head, op, step, s)
   if s.done ~= done0 or s.parked ~= parked0 then
     call('HSET', key, 'head', int(s.head), 'd', s.done, 'pk', s.parked)
   elseif s.head ~= head0 then
@@ -124,10 +136,10 @@ local function lane_step(step)
     if call('EXISTS', P .. 'waiters:' .. op) == 0 then call('HDEL', key, 'w') end
   end
 
-  local entries, want = {}, tonumber(step.n)
+  local entries = {}
   if want > 0 then entries = read(list, want) end
-  if step.r == 1 or (want > 0 and #entries == 0) then
-    give_back(op, key, list)
+  if step[4] == 1 or (want > 0 and #entries == 0) then
+    give_back(op, key, want == 0 and call('EXISTS', list) == 1)
     return { 'released', int(s.head), '0', s.done, s.parked, s.unparked, {} }
   end
   return { 'held', int(s.head), '0', s.done, s.parked, s.unparked, entries }
@@ -160,12 +172,13 @@ local function retry_later(qid, a)
 end
 
 local function parked_step(step)
-  local qid = step.q
+  local qid, want = step[1], step[3]
   local key, list = P .. 'park:' .. qid, P .. 'parked:' .. qid
   local s = call('HMGET', key, 'tok', 'att')
-  if s[1] ~= step.t then return { 'lost' } end
+  if s[1] ~= step[2] then return { 'lost' } end
   local attempt = tonumber(s[2] or '0')
-  for _, a in ipairs(step.a) do
+  for i = FIRST_ACTION, #step do
+    local a = named(step[i])
     local head = call('LINDEX', list, 0)
     local seq, doc
     if head then seq, doc = split_parked(head) end
@@ -175,14 +188,14 @@ local function parked_step(step)
       attempt = 0
     end
   end
-  local entries, want = {}, tonumber(step.n)
+  local entries = {}
   if want > 0 then entries = read(list, want) end
   if (want > 0 and #entries == 0) or call('EXISTS', list) == 0 then
     unpark(qid, idle, window)
     return { 'released', '0', '0', '', '', '', {} }
   end
-  if step.r == 1 then
-    give_back(qid, key, list)
+  if step[4] == 1 then
+    give_back(qid, key, true)
     return { 'released', '0', int(attempt), '', '', '', {} }
   end
   return { 'held', '0', int(attempt), '', '', '', entries }
@@ -190,7 +203,7 @@ end
 
 local replies = {}
 for _, step in ipairs(cjson.decode(ARGV[1])) do
-  local reply, fault = guard(hook_of(step.q) and parked_step or lane_step, step)
+  local reply, fault = guard(hook_of(step[1]) and parked_step or lane_step, step)
   replies[#replies + 1] = reply or { 'fault', fault }
 end
 local out = { int(now), int(call('LLEN', P .. 'ready')) }
