@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,7 +119,10 @@ func startDev(t *testing.T, args ...string) *lines {
 	return out
 }
 
-var apiAddress = regexp.MustCompile(`API +(http://\S+)`)
+var (
+	apiAddress      = regexp.MustCompile(`API +(http://\S+)`)
+	receiverAddress = regexp.MustCompile(`Receiver +(http://\S+)`)
+)
 
 func TestDevStaysUpAndItsCommandsWork(t *testing.T) {
 	t.Parallel()
@@ -130,6 +134,25 @@ func TestDevStaysUpAndItsCommandsWork(t *testing.T) {
 	}
 	out.await(t, "delivered 204", 1)
 	contains(t, out.String(), "my-run", "afterStep", "hello")
+}
+
+// TestReadmeCommandsWork runs what the README tells a stranger to run.
+func TestReadmeCommandsWork(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatalf("read: %v", err)
+	}
+	out := startDev(t, "--no-demo")
+	out.await(t, "Ctrl-C ends it.", 1)
+	text := strings.NewReplacer(
+		"http://127.0.0.1:8484", apiAddress.FindStringSubmatch(out.String())[1],
+		"http://127.0.0.1:8485", receiverAddress.FindStringSubmatch(out.String())[1],
+	).Replace(string(readme))
+	answers := fetchCommands(t, text)
+	if len(answers) != 2 || answers[1]["settled"] != true {
+		t.Fatalf("the commands were answered with %v", answers)
+	}
 }
 
 func TestOperatorsCommands(t *testing.T) {
