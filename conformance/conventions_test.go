@@ -60,6 +60,8 @@ var conventions = map[string][]string{
 		  "cancelled":"before","expect":null,"expect_lookups":[]}`,
 		`{"id":"cancelled during","mode":"notification","hookId":"h","hookType":"onComplete","event":{"userId":"u"},"webhook":{},"emails":{"u":"u@x.test"},
 		  "cancelled":"during_lookup","expect":null,"expect_lookups":["u"]}`,
+		`{"id":"environment","mode":"notification","hookId":"server-env-webhook:onError","hookType":"onError","event":{"a":1},"webhook":{},
+		  "expect":{"a":1,"hookId":"server-env-webhook:onError","hookType":"onError"}}`,
 		`{"id":"numbers","mode":"notification","hookId":"h","hookType":"onComplete","event":{"cost":12345678901234567890.123456789},"webhook":{},"emails":{},
 		  "expect":{"cost":12345678901234567890.123456789,"hookId":"h","hookType":"onComplete"}}`,
 	},

@@ -12,7 +12,7 @@ import (
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
-// hookID and handlerOf read what the harness must know of a raw hook; everything
+// hookMember reads what the harness must know of a raw hook; everything
 // else about it is for the product's parser.
 func hookMember(raw json.RawMessage, key string) json.RawMessage {
 	members, err := tasks.SplitObject(raw)
@@ -36,8 +36,8 @@ func hookID(raw json.RawMessage) string {
 }
 
 // named gives each function of a list its own name, because a handler is not
-// told for which hook it runs. isHandler picks the values that stand for one;
-// make builds it. Everything else stays as it is, valid or not.
+// told for which hook it runs. isHandler picks the values that stand for one,
+// and build makes it. Everything else stays as it is, valid or not.
 func named(
 	list json.RawMessage, isHandler func(json.RawMessage) bool, build func(id string, value json.RawMessage) tasks.Handler,
 ) (json.RawMessage, map[string]tasks.Handler) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/gantry-hooks/gantry/tasks"
 )
@@ -80,12 +81,12 @@ func (r *run) hook(id string, t tasks.HookType, webhook json.RawMessage) tasks.H
 		webhook = r.withMember(webhook, "url", json.RawMessage(`"https://rx.test/hook"`))
 	}
 	hook = r.withMember(hook, "webhook", webhook)
+	if strings.HasPrefix(id, tasks.ReservedIDPrefix) {
+		return r.environmentHooks([]json.RawMessage{hook})[0]
+	}
 	hooks, err := tasks.ParseHooks(joinArray([]json.RawMessage{hook}), tasks.ParseOptions{})
 	if err != nil {
 		r.fatalf("read the hook: %v", err)
-	}
-	if len(hooks) != 1 {
-		r.notUnderstood("hook id", id)
 	}
 	return hooks[0]
 }
