@@ -260,10 +260,8 @@ func (h *history) stepOf(w *hold, verb func(parked bool) lane.Verb) {
 	if ended && len(w.entries) > 0 {
 		w.entries = w.entries[1:]
 	}
-	switch {
-	case rapid.IntRange(0, 9).Draw(h.T, "release") == 0:
-		s.Release = true
-	case ended && len(w.entries) == 0:
+	s.Release = rapid.IntRange(0, 9).Draw(h.T, "release") == 0
+	if ended && len(w.entries) == 0 {
 		s.Want = rapid.IntRange(1, 3).Draw(h.T, "want")
 	}
 	h.send(w, s)

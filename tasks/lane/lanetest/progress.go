@@ -16,6 +16,7 @@ var laneTests = []test{
 	{name: "other hooks go on", run: laneOthers},
 	{name: "poison", run: lanePoison},
 	{name: "release", run: laneRelease},
+	{name: "release that wants entries", run: laneReleaseWanting},
 }
 
 func laneVerbs(b *bench) {
@@ -187,4 +188,27 @@ func laneRelease(b *bench) {
 	b.progress(s)
 	b.equal("state", b.lane("one").State, "idle")
 	b.nothingReady()
+}
+
+// A step may ask for entries and give the queue back in one: they must not be
+// handed over, and the queue must not rest with them.
+func laneReleaseWanting(b *bench) {
+	b.append(op, events("a", "b")...)
+	c := b.claim()
+	s := stepOf(c, act(lane.Pop, 1, "a", ""))
+	s.Release, s.Want = true, 5
+	p := b.progress(s)
+	b.equal("released", line(p.Released, len(p.Entries)), "true 0")
+	c = b.claim()
+	b.equal("entries", contents(c.Entries), "b:2")
+	s = stepOf(c, act(lane.Park, 2, "b", "h1"), act(lane.Pop, 2, "b", ""))
+	s.Release, s.Want = true, 5
+	b.progress(s)
+	b.nothingReady()
+	c = b.retried(op, "h1")
+	s = stepOf(c)
+	s.Release, s.Want = true, 5
+	p = b.progress(s)
+	b.equal("released", line(p.Released, len(p.Entries)), "true 0")
+	b.equal("parked", contents(b.claim().Entries), "b:2")
 }

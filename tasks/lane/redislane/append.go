@@ -3,8 +3,11 @@ package redislane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -23,7 +26,7 @@ func (s *Store) Append(ctx context.Context, operationID string, items []lane.Ite
 	for _, it := range items {
 		args = append(args, it.ID, it.Digest, milliseconds(it.Delay), it.Waiter.Inbox, string(it.Waiter.Mode), it.Doc)
 	}
-	rows, err := s.run(ctx, s.scripts.append, q.Shard, args...)
+	rows, err := s.append(ctx, q.Shard, args)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +45,95 @@ func (s *Store) Append(ctx context.Context, operationID string, items []lane.Ite
 		}
 	}
 	return out, nil
+}
+
+// Bounds of gathered appends. A call with many items goes by itself, so that no
+// small one waits for it.
+const (
+	batchAppends     = 64
+	smallAppend      = 4 + 6*16
+	appendTimeout    = 10 * time.Second
+	maxGatheredBytes = 256 << 10
+)
+
+// appendCall is one append on its way through a batch. The sender writes rows and
+// err before it closes done; the caller reads them after.
+type appendCall struct {
+	args []any
+	// gone is closed when the caller no longer waits; what was not sent by then is
+	// not sent at all.
+	gone <-chan struct{}
+	rows []any
+	err  error
+	done chan struct{}
+}
+
+// append sends one script call, together with those of other callers when it is
+// small. The caller's context ends its waiting, not the call.
+func (s *Store) append(ctx context.Context, shard int, args []any) ([]any, error) {
+	if len(args) > smallAppend || size(args) > maxGatheredBytes {
+		return s.run(ctx, s.scripts.append, shard, args...)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, unavailable(err)
+	}
+	call := &appendCall{args: args, gone: ctx.Done(), done: make(chan struct{})}
+	s.appends[shard].add(call)
+	select {
+	case <-call.done:
+		return call.rows, call.err
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
+	}
+}
+
+func size(args []any) int {
+	n := 0
+	for _, a := range args {
+		if doc, ok := a.([]byte); ok {
+			n += len(doc)
+		}
+	}
+	return n
+}
+
+func (c *appendCall) abandoned() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// sendAppends runs the calls in one pipeline. Each is a script of its own, so one
+// that fails leaves the others alone.
+func (s *Store) sendAppends(shard int, calls []*appendCall) {
+	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+	defer cancel()
+	calls = slices.DeleteFunc(calls, (*appendCall).abandoned)
+	if len(calls) == 0 {
+		return
+	}
+	pipe := s.client.Pipeline()
+	replies := make([]*redis.Cmd, len(calls))
+	for i, c := range calls {
+		replies[i] = s.scripts.append.EvalSha(ctx, pipe, s.keys[shard].script(), c.args...)
+	}
+	// Each reply has its own error.
+	_, _ = pipe.Exec(ctx)
+	for i, c := range calls {
+		reply, err := replies[i].Result()
+		switch {
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			c.rows, c.err = s.run(ctx, s.scripts.append, shard, c.args...)
+		case err != nil:
+			c.err = unavailable(err)
+		default:
+			c.rows, _ = reply.([]any)
+		}
+		close(c.done)
+	}
 }
 
 // Status returns the state of a task and, when the task has not yet come to what

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gantry-hooks/gantry/tasks/lane"
@@ -22,8 +20,8 @@ const progressTimeout = 3 * time.Second
 // was changed; lane.ErrUnavailable that the step may have happened, and sending
 // it again is safe. Concurrent steps of a shard share round trips.
 func (s *Store) Progress(ctx context.Context, step lane.Step) (lane.Progress, error) {
-	call := &call{step: step, done: make(chan struct{})}
-	s.batches[step.Queue.Shard].add(call)
+	call := &progressCall{step: step, done: make(chan struct{})}
+	s.progress[step.Queue.Shard].add(call)
 	select {
 	case <-call.done:
 		return call.progress, call.err
@@ -32,63 +30,22 @@ func (s *Store) Progress(ctx context.Context, step lane.Step) (lane.Progress, er
 	}
 }
 
-// call is one step on its way through a batch. The batch writes progress and err
-// before it closes done; the caller reads them after.
-type call struct {
+// progressCall is one step on its way through a batch. The sender writes progress
+// and err before it closes done; the caller reads them after.
+type progressCall struct {
 	step     lane.Step
 	progress lane.Progress
 	err      error
 	done     chan struct{}
 }
 
-// batch collects the steps of one shard: while one script runs, the next steps
-// gather and go together in the following one. An idle batch sends at once.
-type batch struct {
-	store *Store
-	shard int
-
-	mu      sync.Mutex
-	waiting []*call
-	running bool
-}
-
-// batchSteps bounds a script call, so that other clients of the shard get a turn.
+// batchSteps bounds one progress script.
 const batchSteps = 64
 
-func (b *batch) add(c *call) {
-	b.mu.Lock()
-	b.waiting = append(b.waiting, c)
-	start := !b.running
-	b.running = true
-	b.mu.Unlock()
-	if start {
-		go b.run()
-	}
-}
-
-func (b *batch) run() {
-	for {
-		// Whoever is about to add a step gets to run first: under load one script then
-		// settles many deliveries, and an idle process loses nothing.
-		runtime.Gosched()
-		b.mu.Lock()
-		n := min(len(b.waiting), batchSteps)
-		if n == 0 {
-			b.running = false
-			b.mu.Unlock()
-			return
-		}
-		calls := b.waiting[:n:n]
-		b.waiting = b.waiting[n:]
-		b.mu.Unlock()
-		b.send(calls)
-	}
-}
-
-func (b *batch) send(calls []*call) {
+func (s *Store) sendSteps(shard int, calls []*progressCall) {
 	ctx, cancel := context.WithTimeout(context.Background(), progressTimeout)
 	defer cancel()
-	rows, err := b.exchange(ctx, calls)
+	rows, err := s.exchangeSteps(ctx, shard, calls)
 	for i, c := range calls {
 		if err != nil {
 			c.err = err
@@ -99,7 +56,7 @@ func (b *batch) send(calls []*call) {
 	}
 }
 
-func (b *batch) exchange(ctx context.Context, calls []*call) ([]any, error) {
+func (s *Store) exchangeSteps(ctx context.Context, shard int, calls []*progressCall) ([]any, error) {
 	steps := make([][]any, len(calls))
 	for i, c := range calls {
 		var err error
@@ -111,7 +68,7 @@ func (b *batch) exchange(ctx context.Context, calls []*call) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode steps: %w", err)
 	}
-	rows, err := b.store.run(ctx, b.store.scripts.progress, b.shard, doc, b.store.window, b.store.idle)
+	rows, err := s.run(ctx, s.scripts.progress, shard, doc, s.window, s.idle)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,9 @@ type Store struct {
 	window, idle     int64
 	keys             []keys
 	scripts          scripts
-	batches          []*batch
+	// progress and appends gather concurrent calls, one batch per shard.
+	progress []*batch[*progressCall]
+	appends  []*batch[*appendCall]
 }
 
 // New makes a Store without talking to Redis. Open does the same and agrees on
@@ -103,7 +105,8 @@ func New(cfg Config) (*Store, error) {
 	}
 	for i := range cfg.Shards {
 		s.keys = append(s.keys, shardKeys(cfg.Namespace, i))
-		s.batches = append(s.batches, &batch{store: s, shard: i})
+		s.progress = append(s.progress, newBatch(batchSteps, func(c []*progressCall) { s.sendSteps(i, c) }))
+		s.appends = append(s.appends, newBatch(batchAppends, func(c []*appendCall) { s.sendAppends(i, c) }))
 	}
 	return s, nil
 }

@@ -60,13 +60,11 @@ end
 
 if added then call('PEXPIRE', seen_key, window) end
 if added or delayed > 0 then
-  if known_op then
-    if not state then call('PERSIST', skey) end
-  else
+  if not state then call('PEXPIRE', P .. 'hooks:' .. op, idle) end
+  if not known_op then
     call('HSET', skey, 'op', operation, 'head', int(head))
-  end
-  if not state then
-    call('PEXPIRE', P .. 'hooks:' .. op, idle)
+  elseif not state then
+    call('PERSIST', skey)
   end
 end
 -- The list is asked, because an earlier call may have broken off after its push.

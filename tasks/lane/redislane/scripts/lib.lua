@@ -55,19 +55,27 @@ end
 -- The list comes before the state: when the list is broken, the queue must not
 -- look ready for ever. A wake token only says "look at the ready list"; a lost
 -- or surplus one is harmless, so their number is bounded instead of exact.
-local function make_ready(qid)
+local function announce(qid)
   call('RPUSH', P .. 'ready', qid)
-  call('HSET', state_key(qid), 'st', 'r')
   if call('LLEN', P .. 'wake') < 32 then call('RPUSH', P .. 'wake', '1') end
 end
+local function make_ready(qid)
+  announce(qid)
+  call('HSET', state_key(qid), 'st', 'r')
+end
 
--- rest lets an operation's state expire once nothing of it is pending.
-local function rest(op, idle_ms, window_ms)
-  local key = P .. 'state:' .. op
-  local s = call('HMGET', key, 'st', 'pk', 'ended')
-  if s[1] or (s[2] and s[2] ~= '') then return end
+-- settle_down lets an operation's state expire once nothing of it is pending:
+-- after the idle time, or after the window when the operation has ended.
+local function settle_down(op, parked, ttl_ms)
+  if parked and parked ~= '' then return end
   if call('EXISTS', P .. 'delayed:' .. op) == 1 then return end
-  if s[3] then call('PEXPIRE', key, window_ms) else call('PEXPIRE', key, idle_ms) end
+  call('PEXPIRE', P .. 'state:' .. op, ttl_ms)
+end
+
+-- rest settles a lane down that is neither ready nor claimed.
+local function rest(op, idle_ms, window_ms)
+  local s = call('HMGET', P .. 'state:' .. op, 'st', 'pk', 'ended')
+  if not s[1] then settle_down(op, s[2], s[3] and window_ms or idle_ms) end
 end
 
 -- unpark ends a parked queue that is empty, in the same step that emptied it.

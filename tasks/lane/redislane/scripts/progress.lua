@@ -104,23 +104,18 @@ local function settle_head(op, step, s)
   end
 end
 
--- give_back ends the claim of a queue, the ready list first: a queue must not
--- rest with entries.
-local function give_back(qid, key, filled)
-  if filled then
-    make_ready(qid)
-    call('HDEL', key, 'tok', 'exp')
-  else
-    call('HDEL', key, 'tok', 'exp', 'st')
-    rest(op_of(qid), idle, window)
-  end
+-- give_back ends the claim of a queue with entries, the ready list first: such a
+-- queue must not rest.
+local function give_back(qid, key)
+  make_ready(qid)
+  call('HDEL', key, 'tok', 'exp')
   call('ZREM', P .. 'due', qid)
 end
 
 local function lane_step(step)
   local op, want = step[1], step[3]
   local key, list = P .. 'state:' .. op, P .. 'lane:' .. op
-  local h = call('HMGET', key, 'tok', 'head', 'd', 'pk', 'w')
+  local h = call('HMGET', key, 'tok', 'head', 'd', 'pk', 'w', 'ended')
   if h[1] ~= step[2] then return { 'lost' } end
   local head0, done0, parked0 = tonumber(h[2] or '1'), h[3] or '', h[4] or ''
   local s = { head = head0, done = done0, parked = parked0, unparked = '', popped = {} }
@@ -139,7 +134,13 @@ local function lane_step(step)
   local entries = {}
   if want > 0 then entries = read(list, want) end
   if step[4] == 1 or (want > 0 and #entries == 0) then
-    give_back(op, key, want == 0 and call('EXISTS', list) == 1)
+    if #entries > 0 or (want == 0 and call('EXISTS', list) == 1) then
+      give_back(op, key)
+    else
+      call('HDEL', key, 'tok', 'exp', 'st')
+      settle_down(op, s.parked, h[6] and window or idle)
+      call('ZREM', P .. 'due', op)
+    end
     return { 'released', int(s.head), '0', s.done, s.parked, s.unparked, {} }
   end
   return { 'held', int(s.head), '0', s.done, s.parked, s.unparked, entries }
@@ -195,7 +196,7 @@ local function parked_step(step)
     return { 'released', '0', '0', '', '', '', {} }
   end
   if step[4] == 1 then
-    give_back(qid, key, true)
+    give_back(qid, key)
     return { 'released', '0', int(attempt), '', '', '', {} }
   end
   return { 'held', '0', int(attempt), '', '', '', entries }
