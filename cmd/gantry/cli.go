@@ -13,6 +13,7 @@ import (
 
 	"github.com/gantry-hooks/gantry/cmd/internal/screen"
 	"github.com/gantry-hooks/gantry/config"
+	"github.com/gantry-hooks/gantry/internal/servers"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -33,8 +34,10 @@ type process struct {
 	out, err io.Writer
 	env      tasks.Environment
 	names    []string
-	// hangup asks for a reload; nil means that nobody does.
-	hangup <-chan os.Signal
+	// hangups starts to hear requests for a reload, until stop is called; nil means
+	// that nobody asks. Commands that do not reload leave the signal its usual
+	// meaning.
+	hangups func() (requests <-chan os.Signal, stop func())
 }
 
 // theme says how to write to w.
@@ -93,7 +96,6 @@ func run(ctx context.Context, args []string, p *process) (code int) {
 			"Start with \"gantry dev\". Exit codes: 0 done, 1 failed, 2 wrong usage or invalid settings."),
 		kong.Writers(p.out, p.err),
 		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.Vars{"api": defaultAPI},
 	)
@@ -157,7 +159,8 @@ func (c *cli) load(p *process, defaults map[string]string) (*config.Config, erro
 		}
 	}
 	return config.Load(config.Sources{
-		File: c.Config, Env: env, Names: p.names, Others: []string{varAPI, varToken}, Overrides: c.Set,
+		File: c.Config, Env: env, Names: p.names, Overrides: c.Set,
+		Others: []string{varAPI, varToken, servers.RedisServerEnv, servers.PostgresBinEnv},
 	})
 }
 

@@ -229,7 +229,7 @@ func showLetter(p *process, l client.DeadLetter, masked json.RawMessage) error {
 type deadReplayCmd struct {
 	apiFlags
 	filterFlags
-	IDs      []string      `arg:"" optional:"" help:"Ids of letters."`
+	IDs      []string      `arg:"" optional:"" name:"id" help:"Ids of letters."`
 	All      bool          `help:"Every dead letter."`
 	RetryFor time.Duration `help:"How long to go on trying while the system is unavailable." default:"1m"`
 	JSON     bool          `name:"json" help:"Totals as one JSON object."`
@@ -237,8 +237,8 @@ type deadReplayCmd struct {
 
 // Help is the manual of the command.
 func (*deadReplayCmd) Help() string {
-	return `Puts letters back to the tail of their hooks' queues, several of one hook in their original order, with all their attempts
-before them. Name ids, or filters, or --all. Poison, which is no task, cannot be replayed.
+	return `Puts letters back to the tail of their hooks' queues, several of one hook in their original order, with a fresh
+budget of attempts. Name ids, or filters, or --all. Poison, which is no task, cannot be replayed.
 
 Examples:
 

@@ -100,10 +100,10 @@ func checkLoopback(address string) error {
 func demoEnvironment(base tasks.Environment) tasks.Environment {
 	drawn := map[string]string{varDemoToken: tasks.NewID(), varDemoSigningKey: tasks.NewID() + tasks.NewID()}
 	return func(name string) (string, bool) {
-		if value, ok := base(name); ok {
-			return value, true
+		value, ok := base(name)
+		if secret, own := drawn[name]; own && value == "" {
+			return secret, true
 		}
-		value, ok := drawn[name]
 		return value, ok
 	}
 }

@@ -15,16 +15,13 @@ func main() {
 }
 
 // runMain gives the process's signals their meaning: the first SIGINT or SIGTERM
-// asks for a graceful end, the second ends the process at once, SIGHUP reloads.
+// asks for a graceful end, the second ends the process at once.
 func runMain() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(stop)
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	go func() {
 		select {
 		case <-stop:
@@ -36,6 +33,13 @@ func runMain() int {
 		os.Exit(exitInterrupted)
 	}()
 	return run(ctx, os.Args[1:], &process{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv, names: environmentNames(os.Environ()), hangup: hangup,
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv, names: environmentNames(os.Environ()), hangups: hangups,
 	})
+}
+
+// hangups hears SIGHUP until stop is called.
+func hangups() (requests <-chan os.Signal, stop func()) {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	return heard, func() { signal.Stop(heard) }
 }

@@ -82,11 +82,13 @@ func runRoles(ctx context.Context, p *process, global *cli, roles []app.Role) er
 func serveApp(ctx context.Context, system *app.App, p *process, started chan<- struct{}) error {
 	running, end := context.WithCancel(ctx)
 	defer end()
-	if p.hangup != nil {
+	if p.hangups != nil {
+		requests, stop := p.hangups()
+		defer stop()
 		go func() {
 			for {
 				select {
-				case <-p.hangup:
+				case <-requests:
 					_ = system.Reload() // it logs its error, and the old environment stays
 				case <-running.Done():
 					return

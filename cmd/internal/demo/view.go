@@ -75,6 +75,8 @@ func outcome(a worker.Attempt) (string, screen.Style) {
 		return fmt.Sprintf("delivered %d on attempt %d", r.Status, a.Delivery.Attempt), screen.Green
 	case r.Delivered:
 		return fmt.Sprintf("delivered %d in %s", r.Status, short(r.Elapsed)), screen.Green
+	case a.Standing == lane.StandingDead && r.Reason == "":
+		return fmt.Sprintf("dead: given up after %d attempts (%s)", a.Delivery.Attempt, why), screen.Red
 	case a.Standing == lane.StandingDead:
 		return fmt.Sprintf("dead: %s (%s)", r.Reason, why), screen.Red
 	}
