@@ -59,16 +59,20 @@ for i = 5, #ARGV, 6 do
 end
 
 if added then call('PEXPIRE', seen_key, window) end
-if added or delayed > 0 then
-  if not state then call('PEXPIRE', P .. 'hooks:' .. op, idle) end
-  if not known_op then
-    call('HSET', skey, 'op', operation, 'head', int(head))
-  elseif not state then
+if delayed > 0 then call('HSET', skey, 'dl', '1') end
+if added and not (known_op or state) then
+  -- The hooks of a new operation were registered with time to spare.
+  announce(op)
+  call('HSET', skey, 'op', operation, 'head', int(head), 'st', 'r')
+else
+  if not known_op and (added or delayed > 0) then call('HSET', skey, 'op', operation, 'head', int(head)) end
+  if not state and (added or delayed > 0) then
+    call('PEXPIRE', P .. 'hooks:' .. op, idle)
     call('PERSIST', skey)
   end
+  -- The list is asked, because an earlier call may have broken off after its push.
+  if not state and (added or call('EXISTS', lkey) == 1) then make_ready(op) end
 end
--- The list is asked, because an earlier call may have broken off after its push.
-if not state and (added or call('EXISTS', lkey) == 1) then make_ready(op) end
 
 local out = { 'ok' }
 for i = 5, #ARGV, 6 do

@@ -17,13 +17,19 @@ local max, batch, lease = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]
 local out = { int(now) }
 local window, idle = tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- The counter starts at the microsecond, which claims cannot overtake, so that a
--- token does not come again when Redis lost its data.
-local function next_token()
-  local token = call('INCR', P .. 'tokens')
-  if token > 1 then return token end
+-- Tokens are taken as a block, one for each claim that this call may make. The
+-- counter starts at the microsecond, which claims cannot overtake, so that a token
+-- does not come again when Redis lost its data.
+local function token_block()
+  local last = call('INCRBY', P .. 'tokens', max)
+  if last > max then return last - max end
   local t = call('TIME')
-  return call('INCRBY', P .. 'tokens', int(tonumber(t[1]) * 1000000 + tonumber(t[2])))
+  return call('INCRBY', P .. 'tokens', int(tonumber(t[1]) * 1000000 + tonumber(t[2]))) - max
+end
+local last_token
+local function next_token()
+  last_token = (last_token or token_block()) + 1
+  return last_token
 end
 
 local function nothing_in(qid)
@@ -42,7 +48,7 @@ local function take(qid)
   if hook_of(qid) then operation = call('HGET', P .. 'state:' .. op_of(qid), 'op') end
   local token = next_token()
   call('ZADD', P .. 'due', now + lease, qid)
-  call('HSET', key, 'st', 'c', 'tok', token, 'exp', now + lease)
+  call('HSET', key, 'st', 'c', 'tok', int(token), 'exp', now + lease)
   return { qid, operation or '', int(token), s[3] or '1', s[4] or '0', s[5] or '', s[6] or '', entries }
 end
 

@@ -8,7 +8,8 @@
 --
 -- Atomic, because two appends must both be kept, in some order. A call is known
 -- by its id for a minute, so that one that is repeated after a lost reply does
--- not register its hooks twice.
+-- not register its hooks twice. They are kept for twice the idle time, so that a
+-- first event that comes late finds its operation's hooks no older than an event.
 local key = P .. 'hooks:' .. ARGV[1]
 local value = ARGV[2]
 if ARGV[3] == 'append' then
@@ -22,6 +23,6 @@ if ARGV[3] == 'append' then
     end
   end
 end
-call('SET', key, value, 'PX', ARGV[4])
+call('SET', key, value, 'PX', int(2 * tonumber(ARGV[4])))
 call('HDEL', P .. 'state:' .. ARGV[1], 'ended')
 return value

@@ -54,10 +54,10 @@ end
 
 -- The list comes before the state: when the list is broken, the queue must not
 -- look ready for ever. A wake token only says "look at the ready list"; a lost
--- or surplus one is harmless, so their number is bounded instead of exact.
+-- or surplus one is harmless, so a long list needs no more of them, and a claim
+-- that empties the list drops them all.
 local function announce(qid)
-  call('RPUSH', P .. 'ready', qid)
-  if call('LLEN', P .. 'wake') < 32 then call('RPUSH', P .. 'wake', '1') end
+  if call('RPUSH', P .. 'ready', qid) <= 32 then call('RPUSH', P .. 'wake', '1') end
 end
 local function make_ready(qid)
   announce(qid)
@@ -66,16 +66,15 @@ end
 
 -- settle_down lets an operation's state expire once nothing of it is pending:
 -- after the idle time, or after the window when the operation has ended.
-local function settle_down(op, parked, ttl_ms)
-  if parked and parked ~= '' then return end
-  if call('EXISTS', P .. 'delayed:' .. op) == 1 then return end
+local function settle_down(op, parked, delayed, ttl_ms)
+  if delayed or (parked and parked ~= '') then return end
   call('PEXPIRE', P .. 'state:' .. op, ttl_ms)
 end
 
 -- rest settles a lane down that is neither ready nor claimed.
 local function rest(op, idle_ms, window_ms)
-  local s = call('HMGET', P .. 'state:' .. op, 'st', 'pk', 'ended')
-  if not s[1] then settle_down(op, s[2], s[3] and window_ms or idle_ms) end
+  local s = call('HMGET', P .. 'state:' .. op, 'st', 'pk', 'ended', 'dl')
+  if not s[1] then settle_down(op, s[2], s[4], s[3] and window_ms or idle_ms) end
 end
 
 -- unpark ends a parked queue that is empty, in the same step that emptied it.

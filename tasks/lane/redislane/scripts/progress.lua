@@ -115,7 +115,7 @@ end
 local function lane_step(step)
   local op, want = step[1], step[3]
   local key, list = P .. 'state:' .. op, P .. 'lane:' .. op
-  local h = call('HMGET', key, 'tok', 'head', 'd', 'pk', 'w', 'ended')
+  local h = call('HMGET', key, 'tok', 'head', 'd', 'pk', 'w', 'ended', 'dl')
   if h[1] ~= step[2] then return { 'lost' } end
   local head0, done0, parked0 = tonumber(h[2] or '1'), h[3] or '', h[4] or ''
   local s = { head = head0, done = done0, parked = parked0, unparked = '', popped = {} }
@@ -138,7 +138,7 @@ local function lane_step(step)
       give_back(op, key)
     else
       call('HDEL', key, 'tok', 'exp', 'st')
-      settle_down(op, s.parked, h[6] and window or idle)
+      settle_down(op, s.parked, h[7], h[6] and window or idle)
       call('ZREM', P .. 'due', op)
     end
     return { 'released', int(s.head), '0', s.done, s.parked, s.unparked, {} }

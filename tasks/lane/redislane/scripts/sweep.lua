@@ -29,6 +29,7 @@ local function append_delayed(op, id)
     call('RPUSH', lkey, doc)
     call('HDEL', dkey, id)
   end
+  if call('EXISTS', dkey) == 0 then call('HDEL', skey, 'dl') end
   if not s[1] and call('EXISTS', P .. 'lane:' .. op) == 1 then
     call('PERSIST', skey)
     make_ready(op)
