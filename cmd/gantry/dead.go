@@ -135,7 +135,8 @@ func letterCells(l client.DeadLetter) []screen.Cell {
 	}
 	return []screen.Cell{
 		screen.Text(l.ID), screen.Text(clock(l.At)), screen.Text(l.OperationID), sequence, hook, attempts,
-		{Text: string(o.Reason), Style: screen.Red}, screen.Text(failure),
+		{Text: string(o.Reason), Style: screen.Red},
+		screen.Text(failure),
 	}
 }
 

@@ -76,9 +76,9 @@ func operationsOf(raw []byte, isJSON bool) (operations map[string]json.RawMessag
 	if !isJSON && !json.Valid(raw) {
 		return operationsOfYAML(raw)
 	}
-	top, err := tasks.SplitObject(raw)
-	if err != nil || len(top) == 0 || top[0].Key != "operations" {
-		return nil, false, nil // another shape, which its own reader judges
+	top, notObject := tasks.SplitObject(raw)
+	if notObject != nil || len(top) == 0 || top[0].Key != "operations" {
+		return nil, false, nil //nolint:nilerr // another shape, which its own reader judges
 	}
 	if len(top) > 1 {
 		return nil, false, errors.New("holds a key beside operations; keep only operations")
@@ -103,7 +103,7 @@ func operationsOfYAML(raw []byte) (map[string]json.RawMessage, bool, error) {
 		Others     map[string]any `yaml:",inline"`
 	}
 	if err := yaml.Unmarshal(raw, &document); err != nil || document.Operations == nil {
-		return nil, false, nil // another shape, which its own reader judges
+		return nil, false, nil //nolint:nilerr // another shape, which its own reader judges
 	}
 	if len(document.Others) > 0 {
 		return nil, false, errors.New("holds a key beside operations; keep only operations")
