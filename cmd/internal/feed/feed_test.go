@@ -102,10 +102,10 @@ func TestLongLine(t *testing.T) {
 
 func TestBatchesKeepTheOrderOfEachOperation(t *testing.T) {
 	var text strings.Builder
-	const events = 5000
+	const events = 2500
 	for n := range events {
 		fmt.Fprintf(&text, `{"type":"beforeCallAgent","id":"%d","event":{"operationId":"op-%d","agentId":"a","instruction":"%s"}}`+"\n",
-			n, n%3, strings.Repeat("x", n%7*1000))
+			n, n%3, strings.Repeat("x", n%7*300))
 	}
 	all, _ := read(t, "", text.String())
 	next, total := map[string]int{"op-0": 0, "op-1": 1, "op-2": 2}, 0
