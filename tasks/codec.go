@@ -45,14 +45,14 @@ func (t *Task) check() error {
 	if !t.Type.Valid() {
 		return taskFault("type", "type is not known", typeFix)
 	}
-	if eachMember(t.Event, nil) != nil {
+	if checkJSON(t.Event, enclosed) != nil || firstByte(t.Event) != '{' {
 		return taskFault("event", "event is no JSON object", "send a JSON object")
 	}
-	if t.Hooks != nil && (CheckJSON(t.Hooks) != nil || firstByte(t.Hooks) != '[') {
+	if t.Hooks != nil && (checkJSON(t.Hooks, enclosed) != nil || firstByte(t.Hooks) != '[') {
 		return taskFault("hooks", "hooks are no JSON array", "send an array, or leave the field out")
 	}
 	for key, value := range t.Extra {
-		if taskKey(key) || CheckJSON(value) != nil {
+		if taskKey(key) || checkJSON(value, enclosed) != nil {
 			return taskFault(key, "extra field is no JSON value or hides a known one", "leave the field out")
 		}
 	}

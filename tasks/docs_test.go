@@ -29,7 +29,7 @@ five families, and their names are case-sensitive.
 - ` + "`operationId`" + ` is the operation on which the event is dispatched. An event that has none gets it; one that names another
   operation is refused with ` + "`operation_mismatch`" + `.
 - ` + "`finalState`" + ` and ` + "`mock`" + ` exist for handlers in the runtime's own process. They are cut out before an event is stored.
-- The text must be valid UTF-8 and valid JSON, nested at most 10,000 deep.
+- The text must be valid UTF-8 and valid JSON, nested at most 9,999 deep (10,000 with the task document around it).
 
 What a receiver gets is the payload built from the event (docs/behaviour.md §10): the fields of the hook's projection,
 ` + "`hookId`, `hookType`" + `, the hook's own body, and the user's email.

@@ -105,7 +105,7 @@ func splitEvent(raw []byte, fields *schema) (*eventParts, error) {
 	parts := &eventParts{
 		raw: raw, last: make([]json.RawMessage, len(fields.fields)), spans: make([]span, 0, 16),
 	}
-	s := scanner{raw: raw}
+	s := scanner{raw: raw, depth: enclosed}
 	whole := s.object(func(quoted []byte, value json.RawMessage) {
 		key := decodeKey(quoted)
 		if i, ok := fields.index[key]; ok {

@@ -35,7 +35,7 @@ type ParseOptions struct {
 // of the field. Keys are case-sensitive and the last duplicate wins; null is
 // not the same as absent and is refused.
 func ParseHooks(raw []byte, opts ParseOptions) ([]Hook, error) {
-	if err := CheckJSON(raw); err != nil {
+	if err := checkJSON(raw, enclosed); err != nil {
 		return nil, err
 	}
 	s := scanner{raw: raw}

@@ -16,11 +16,14 @@ type Member struct {
 // deeper than MaxNesting. encoding/json repairs bad UTF-8 in silence, which
 // would change the bytes that are signed. An error is an *InvalidError with
 // the code InvalidUTF8 or InvalidJSON.
-func CheckJSON(raw []byte) error {
+func CheckJSON(raw []byte) error { return checkJSON(raw, 0) }
+
+// checkJSON is CheckJSON for a value that so many arrays and objects enclose.
+func checkJSON(raw []byte, depth int) error {
 	if !utf8.Valid(raw) {
 		return notUTF8(raw)
 	}
-	s := scanner{raw: raw}
+	s := scanner{raw: raw, depth: depth}
 	if !s.document() {
 		return s.invalid()
 	}

@@ -13,6 +13,10 @@ import (
 // decoded there.
 const MaxNesting = 10000
 
+// enclosed is the nesting around an event and a list of hooks: a task document
+// holds them as members, and must not become too deep by them.
+const enclosed = 1
+
 // scanner checks JSON and finds the bounds of values without decoding them.
 // The bytes must be valid UTF-8 already. at is the read position, and the
 // position of the fault once a method has returned false.
@@ -24,16 +28,25 @@ type scanner struct {
 	lead int
 	// other says that the document is valid but no object.
 	other bool
+	// deep says that the fault is the nesting.
+	deep bool
 }
 
 func (s *scanner) invalid() error {
 	if s.other {
 		return &InvalidError{Code: NotObject, Message: "JSON is no object", Fix: "send an object"}
 	}
-	if s.at >= len(s.raw) {
-		return &InvalidError{Code: InvalidJSON, Message: fmt.Sprintf("JSON ends early at byte %d", len(s.raw))}
+	if s.deep {
+		return &InvalidError{
+			Code: InvalidJSON, Message: fmt.Sprintf("JSON is nested too deep at byte %d", s.at),
+			Fix: fmt.Sprintf("nest arrays and objects less than %d deep", MaxNesting),
+		}
 	}
-	return &InvalidError{Code: InvalidJSON, Message: fmt.Sprintf("JSON is malformed at byte %d", s.at)}
+	fault := fmt.Sprintf("JSON is malformed at byte %d", s.at)
+	if s.at >= len(s.raw) {
+		fault = fmt.Sprintf("JSON ends early at byte %d", len(s.raw))
+	}
+	return &InvalidError{Code: InvalidJSON, Message: fault, Fix: "send one whole JSON value by RFC 8259"}
 }
 
 func notUTF8(raw []byte) error {
@@ -181,6 +194,7 @@ func (s *scanner) elements(visit func(value json.RawMessage)) bool {
 
 func (s *scanner) enter() bool {
 	if s.depth == MaxNesting {
+		s.deep = true
 		return false
 	}
 	s.depth++

@@ -89,6 +89,49 @@ func TestDecodeTaskRefuses(t *testing.T) {
 	}
 }
 
+// nested is an event with arrays in it, depth values deep with itself.
+func nested(depth int) json.RawMessage {
+	event := `{"agentId":"a","operationId":"op","userId":"u","deep":`
+	return json.RawMessage(event + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + "}")
+}
+
+// A hook list or an event at the very limit was taken, and then quarantined as
+// poison, because the document around it was one deeper: what is taken must be
+// readable as a task.
+func TestWhatIsTakenFitsIntoADocument(t *testing.T) {
+	t.Parallel()
+	hooks := func(depth int) []byte {
+		body := strings.Repeat(`{"a":`, depth-3) + "1" + strings.Repeat("}", depth-3)
+		return []byte(`[{"id":"h","type":"afterStep","webhook":{"url":"/x","body":` + body + `}}]`)
+	}
+	parsed, err := tasks.ParseHooks(hooks(tasks.MaxNesting-1), tasks.ParseOptions{})
+	if err != nil {
+		t.Fatalf("hooks at the limit: %v", err)
+	}
+	list, err := tasks.EncodeHooks(parsed)
+	if err != nil {
+		t.Fatalf("encode hooks: %v", err)
+	}
+	event, err := tasks.ParseEvent(tasks.AfterStep, "op", nested(tasks.MaxNesting-1))
+	if err != nil {
+		t.Fatalf("event at the limit: %v", err)
+	}
+	task := &tasks.Task{ID: "i", OperationID: "op", Type: tasks.AfterStep, Event: event.Raw, Hooks: list}
+	doc, err := task.Encode()
+	if err != nil {
+		t.Fatalf("encode: %v", err)
+	}
+	if _, err := tasks.DecodeTask(doc); err != nil {
+		t.Fatalf("decode what was encoded: %v", err)
+	}
+	_, err = tasks.ParseHooks(hooks(tasks.MaxNesting), tasks.ParseOptions{})
+	wantCode(t, err, tasks.InvalidJSON)
+	_, err = tasks.ParseEvent(tasks.AfterStep, "op", nested(tasks.MaxNesting))
+	if fault := wantCode(t, err, tasks.InvalidJSON); !strings.Contains(fault.Message, "too deep") || fault.Fix == "" {
+		t.Errorf("%v with the fix %q, want the nesting named", fault, fault.Fix)
+	}
+}
+
 func TestEncodeRefusesWhatDecodeWould(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -103,6 +146,10 @@ func TestEncodeRefusesWhatDecodeWould(t *testing.T) {
 		{"an event with more behind it", func(t *tasks.Task) { t.Event = json.RawMessage(`{},"v":2`) }, tasks.InvalidTask},
 		{"hooks that are no array", func(t *tasks.Task) { t.Hooks = json.RawMessage(`{}`) }, tasks.InvalidTask},
 		{"an extra field that hides one", func(t *tasks.Task) { t.Extra = map[string]json.RawMessage{"id": json.RawMessage(`1`)} }, tasks.InvalidTask},
+		{"an event that is too deep inside a document", func(t *tasks.Task) { t.Event = nested(tasks.MaxNesting) }, tasks.InvalidTask},
+		{"hooks that are too deep inside a document", func(t *tasks.Task) {
+			t.Hooks = json.RawMessage(strings.Repeat("[", tasks.MaxNesting) + strings.Repeat("]", tasks.MaxNesting))
+		}, tasks.InvalidTask},
 		{"an extra field that is no JSON", func(t *tasks.Task) { t.Extra = map[string]json.RawMessage{"x": json.RawMessage(`}`)} }, tasks.InvalidTask},
 	} {
 		task := sampleTask()
