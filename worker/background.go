@@ -17,9 +17,6 @@ import (
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
 
-// BackgroundQueue is the asynq queue of the background tasks.
-const BackgroundQueue = "gantry"
-
 // background is the asynq server: the door for plain asynq clients and the
 // engine for bulk work. Nothing hot waits for it, so it may poll slowly.
 type background struct {
@@ -31,8 +28,10 @@ type background struct {
 func newBackground(cfg Config, log logrus.FieldLogger) *background {
 	b := &background{cfg: cfg, log: log}
 	b.server = asynq.NewServerFromRedisClient(cfg.Asynq, asynq.Config{
-		Concurrency:     4,
-		Queues:          map[string]int{BackgroundQueue: 1},
+		Concurrency: 4,
+		// asynq's keys know no namespace, so the queue has to keep deployments on one
+		// Redis apart.
+		Queues:          map[string]int{cfg.Namespace: 1},
 		Logger:          asynqLogger{log},
 		LogLevel:        asynq.WarnLevel,
 		ShutdownTimeout: cfg.Grace,

@@ -88,7 +88,8 @@ type Config struct {
 	Deliverer Deliverer
 	// EnvironmentHooks is read at every event. Default: no hooks.
 	EnvironmentHooks tasks.EnvironmentHooks
-	// Namespace is part of every delivery id. Default "gantry".
+	// Namespace is part of every delivery id, and the asynq queue of the background
+	// tasks. Default "gantry".
 	Namespace string
 	// Concurrency is the number of queues drained at once, and so of requests in
 	// flight. Default 50. Too small lets slow endpoints hold up others.

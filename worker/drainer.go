@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"time"
@@ -46,20 +45,24 @@ func (d *drainer) overBudget() bool {
 // was delivered must be settled. ok is false when the queue is no longer ours.
 func (d *drainer) step(s lane.Step) (p lane.Progress, ok bool) {
 	s.Queue, s.Token = d.queue, d.token
-	for {
+	for failures := 0; ; failures++ {
 		// Not the holding's context: it may be cancelled, and settling must go on.
-		p, err := d.cfg.Store.Progress(context.WithoutCancel(d.work), s)
-		switch {
-		case err == nil:
+		p, err := d.cfg.Store.Progress(d.settling, s)
+		if err == nil {
 			d.now, d.at, d.ready = p.Now, time.Now(), p.Ready
 			return p, true
+		}
+		log := d.log.WithField(tasks.LogErr, err).WithField(tasks.LogOperationID, d.claim.OperationID)
+		switch {
 		case errors.Is(err, lane.ErrLeaseLost):
 			d.metrics.lost.Inc()
-			d.log.WithField(tasks.LogOperationID, d.claim.OperationID).Warn("lane.lease_lost")
+			log.Warn("lane.lease_lost")
 			return p, false
-		case !d.leaseLasts():
-			d.log.WithField(tasks.LogErr, err).WithField(tasks.LogOperationID, d.claim.OperationID).Warn("lane.abandoned")
+		case !d.leaseLasts(), d.settling.Err() != nil:
+			log.Warn("lane.abandoned")
 			return p, false
+		case failures == 0:
+			log.Warn("lane.step_failed")
 		}
 		d.wait(faultPause)
 	}
@@ -77,7 +80,7 @@ func (d *drainer) wait(t time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-d.ctx.Done():
+	case <-d.settling.Done():
 	}
 }
 

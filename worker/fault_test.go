@@ -346,7 +346,7 @@ func TestAsynqDoor(t *testing.T) {
 	client := asynq.NewClientFromRedisClient(c)
 	it := b.item("op", 1, hook("h"))
 	for _, payload := range [][]byte{it.Doc, it.Doc, []byte(`{"v":1`), []byte(`{"v":1`)} {
-		if _, err := client.Enqueue(asynq.NewTask(tasks.TypeHookDispatch, payload), asynq.Queue(worker.BackgroundQueue)); err != nil {
+		if _, err := client.Enqueue(asynq.NewTask(tasks.TypeHookDispatch, payload), asynq.Queue(cfg.Namespace)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -357,7 +357,7 @@ func TestAsynqDoor(t *testing.T) {
 	})
 	inspector := asynq.NewInspectorFromRedisClient(c)
 	b.eventually("an empty asynq queue", func() bool {
-		info, err := inspector.GetQueueInfo(worker.BackgroundQueue)
+		info, err := inspector.GetQueueInfo(cfg.Namespace)
 		return err == nil && info.Size == 0
 	})
 	if n := b.receiver.count(); n != 1 {
@@ -381,4 +381,77 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.buf.String()
+}
+
+// stuck is a store whose steps never get through.
+type stuck struct {
+	worker.Store
+	steps atomic.Int64
+}
+
+func (s *stuck) Progress(context.Context, lane.Step) (lane.Progress, error) {
+	s.steps.Add(1)
+	return lane.Progress{}, lane.ErrUnavailable
+}
+
+// A step that never gets through ends with the worker, although the heartbeat
+// keeps the lease: Stop says so, nothing of the worker asks Redis afterwards, and
+// another worker takes the lane over.
+func TestStopEndsStepsThatNeverGetThrough(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.events("op", 1, hook("h"))
+	store := &stuck{Store: b.store}
+	cfg := b.config()
+	cfg.Store, cfg.Grace = store, 50*time.Millisecond
+	w, err := worker.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("a repeated step", func() bool { return store.steps.Load() > 1 })
+	if err := w.Stop(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stop = %v, want the end of its patience", err)
+	}
+	steps := store.steps.Load()
+	if steps > 20 {
+		t.Errorf("%d steps in a few seconds: the worker did not pause between them", steps)
+	}
+	b.start(b.config())
+	b.eventually("the delivery by another worker", func() bool { return len(b.receiver.sequences("op", "h")) == 2 })
+	if n := store.steps.Load(); n != steps {
+		t.Errorf("%d steps after Stop", n-steps)
+	}
+}
+
+// A second Stop waits for the first one, and no longer than its own context.
+func TestStopTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	started, release := make(chan struct{}), make(chan struct{})
+	b.receiver.respond = func(context.Context, request) webhook.Result {
+		close(started)
+		<-release
+		return ok
+	}
+	b.events("op", 1, hook("h"))
+	w := b.start(b.config())
+	<-started
+	first := make(chan error, 1)
+	go func() { first <- w.Stop(context.Background()) }()
+	b.eventually("the stop", func() bool { return errors.Is(w.Ready(), worker.ErrStopped) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Stop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("second stop = %v while the first one waits, want the end of its context", err)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Errorf("first stop = %v", err)
+	}
+	if err := w.Stop(t.Context()); err != nil {
+		t.Errorf("stop after the stop = %v", err)
+	}
 }

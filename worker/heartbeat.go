@@ -4,27 +4,24 @@ import (
 	"context"
 	"time"
 
+	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
 
-// beat renews the leases of all held queues, one call per shard, until the
-// worker is stopped and holds nothing.
-func (w *Worker) beat() {
-	log := newThrottle(w.log)
+// beat renews the leases of the held queues of one shard, until the worker has
+// stopped. Each shard has its own beat, so that one that does not answer costs no
+// other its leases.
+func (w *Worker) beat(shard int) {
+	log := newThrottle(w.log.WithField(tasks.LogShard, shard))
 	tick := time.NewTicker(w.cfg.Heartbeat)
 	defer tick.Stop()
-	stopping := w.stopping
 	for {
 		select {
 		case <-tick.C:
-		case <-stopping:
-			stopping = nil
-		}
-		shards := w.held.byShard()
-		if stopping == nil && len(shards) == 0 {
+		case <-w.settling.Done():
 			return
 		}
-		for shard, held := range shards {
+		if held := w.held.of(shard); len(held) > 0 {
 			if err := w.renew(shard, held); err != nil {
 				log.warn("worker.renew_failed", err)
 			} else {
@@ -42,7 +39,7 @@ func (w *Worker) renew(shard int, held []*holding) error {
 		byQueue[ask[i]] = h
 	}
 	// A renewal that takes longer than the lease is worth nothing.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.work), w.cfg.Store.Lease())
+	ctx, cancel := context.WithTimeout(w.settling, w.cfg.Store.Lease())
 	defer cancel()
 	asked := time.Now()
 	lost, err := w.cfg.Store.Extend(ctx, shard, ask)

@@ -41,27 +41,20 @@ func (h *holding) renew(asked time.Time) {
 
 // holdings are the queues that this worker holds.
 type holdings struct {
-	mu  sync.Mutex
-	all map[lane.Queue]*holding
-	// none is closed whenever nothing is held; wait uses it.
-	none chan struct{}
+	mu sync.Mutex
+	// all has one member for each claim and not for each queue: a queue that was
+	// lost may be claimed again before its first drainer has noticed.
+	all map[*holding]struct{}
 }
 
-func newHoldings() *holdings {
-	none := make(chan struct{})
-	close(none)
-	return &holdings{all: map[lane.Queue]*holding{}, none: none}
-}
+func newHoldings() *holdings { return &holdings{all: map[*holding]struct{}{}} }
 
 func (hs *holdings) add(ctx context.Context, c lane.Claim, asked time.Time) *holding {
 	h := &holding{queue: c.Queue, token: c.Token, renewed: asked}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if len(hs.all) == 0 {
-		hs.none = make(chan struct{})
-	}
-	hs.all[c.Queue] = h
+	hs.all[h] = struct{}{}
 	return h
 }
 
@@ -69,38 +62,18 @@ func (hs *holdings) remove(h *holding) {
 	h.cancel(nil)
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if hs.all[h.queue] == h {
-		delete(hs.all, h.queue)
-	}
-	if len(hs.all) == 0 {
-		select {
-		case <-hs.none:
-		default:
-			close(hs.none)
-		}
-	}
+	delete(hs.all, h)
 }
 
-// byShard returns the holdings of each shard.
-func (hs *holdings) byShard() map[int][]*holding {
+// of returns the holdings of a shard.
+func (hs *holdings) of(shard int) []*holding {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	out := map[int][]*holding{}
-	for _, h := range hs.all {
-		out[h.queue.Shard] = append(out[h.queue.Shard], h)
+	var out []*holding
+	for h := range hs.all {
+		if h.queue.Shard == shard {
+			out = append(out, h)
+		}
 	}
 	return out
-}
-
-// wait returns when nothing is held or ctx ends.
-func (hs *holdings) wait(ctx context.Context) error {
-	hs.mu.Lock()
-	none := hs.none
-	hs.mu.Unlock()
-	select {
-	case <-none:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

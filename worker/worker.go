@@ -27,13 +27,15 @@ type Worker struct {
 	// slots holds one token per queue that may be drained at once: listeners take
 	// them, drainers give them back.
 	slots chan struct{}
-	// stopping is closed by Stop: nothing new is started after it.
-	stopping chan struct{}
-	stopOnce sync.Once
-	// work ends the deliveries in flight when the grace period is over.
-	work    context.Context
-	endWork context.CancelCauseFunc
-	// actors are the listeners, the heartbeat, the sweepers and the publisher.
+	// stopping is closed by Stop: nothing new is started after it. ended is closed
+	// when Stop has returned.
+	stopping, ended chan struct{}
+	stopOnce        sync.Once
+	// work ends the deliveries in flight when the grace period is over; settling
+	// ends what settles them and renews their leases, when Stop can wait no longer.
+	work, settling       context.Context
+	endWork, endSettling context.CancelCauseFunc
+	// actors are the listeners, the heartbeats, the sweepers and the publisher.
 	actors     sync.WaitGroup
 	background *background
 	health     health
@@ -63,16 +65,13 @@ func (h *health) clear()            { h.failing.Store(nil) }
 
 // New checks a configuration and makes a Worker that is not yet running.
 func New(cfg Config) (*Worker, error) {
-	if cfg.Store == nil || cfg.Deliverer == nil || cfg.Logger == nil {
-		return nil, errors.New("worker: Store, Deliverer and Logger are required")
-	}
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	w := &Worker{
 		cfg: cfg, held: newHoldings(), slots: make(chan struct{}, cfg.Concurrency),
-		stopping: make(chan struct{}), log: cfg.Logger.WithField(tasks.LogWorkerID, cfg.ID),
+		stopping: make(chan struct{}), ended: make(chan struct{}), log: cfg.Logger.WithField(tasks.LogWorkerID, cfg.ID),
 		metrics: newMetrics(cfg.Registerer),
 	}
 	for range cfg.Store.Shards() {
@@ -82,6 +81,7 @@ func New(cfg Config) (*Worker, error) {
 		w.slots <- struct{}{}
 	}
 	w.work, w.endWork = context.WithCancelCause(context.Background())
+	w.settling, w.endSettling = context.WithCancelCause(context.Background())
 	if cfg.Asynq != nil {
 		w.background = newBackground(cfg, w.log)
 	}
@@ -108,8 +108,8 @@ func (w *Worker) Start(ctx context.Context) error {
 	for shard := range w.cfg.Store.Shards() {
 		w.run(func() { w.listen(shard) })
 		w.run(func() { w.sweep(shard) })
+		w.run(func() { w.beat(shard) })
 	}
-	w.run(w.beat)
 	w.run(w.republish)
 	w.log.WithField(tasks.LogCount, w.cfg.Concurrency).Info("worker.started")
 	return nil
@@ -123,47 +123,85 @@ func (w *Worker) run(actor func()) {
 	}()
 }
 
+// stopPatience bounds each of the two last parts of a stop: handing back what was
+// cut off, and the end of what still runs.
+const stopPatience = 5 * time.Second
+
 // Stop takes no new work, lets deliveries in flight finish within the grace
 // period or ctx, hands the rest back without charging an attempt, and waits
-// until nothing of the worker runs any more. It may be called more than once.
+// until nothing of the worker runs any more. An error means that something could
+// not be handed back, so that it waits for the end of its lease, or still runs.
+// A further call waits for the first one.
 func (w *Worker) Stop(ctx context.Context) error {
 	first := false
 	w.stopOnce.Do(func() { first = true; close(w.stopping) })
 	if !first {
-		return w.held.wait(ctx)
+		return await(ctx, w.ended)
 	}
-	graceCtx, cancel := context.WithTimeoutCause(ctx, w.cfg.Grace, ErrStopped)
-	defer cancel()
-	if w.background != nil {
-		w.background.stop()
-	}
-	drained := make(chan struct{})
-	go func() {
-		w.actors.Wait()
-		close(drained)
-	}()
-	graceful := w.held.wait(graceCtx)
+	defer close(w.ended)
+	background := after(w.stopBackground)
+	grace, cancelGrace := context.WithTimeoutCause(ctx, w.cfg.Grace, ErrStopped)
+	defer cancelGrace()
+	slots := &homecoming{slots: w.slots, away: w.cfg.Concurrency}
+	graceful := errors.Join(slots.wait(grace), await(grace, background))
 	w.endWork(ErrStopped)
-	// Handing back takes a round trip; it gets its own time, because the caller's
-	// may be over.
-	settle, cancelSettle := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	// The caller's time may be over by now.
+	settle, cancelSettle := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancelSettle()
-	err := w.held.wait(settle)
-	select {
-	case <-drained:
-	case <-settle.Done():
-		err = errors.Join(err, settle.Err())
-	}
-	if e := w.cfg.Store.Withdraw(settle, w.cfg.ID); e != nil {
+	err := slots.wait(settle)
+	w.endSettling(ErrStopped)
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancelLast()
+	err = errors.Join(err, slots.wait(last), await(last, after(w.actors.Wait)), await(last, background))
+	if e := w.cfg.Store.Withdraw(last, w.cfg.ID); e != nil {
 		w.log.WithField(tasks.LogErr, e).Warn("worker.withdraw_failed")
 	}
 	w.log.WithField("graceful", graceful == nil).Info("worker.stopped")
 	return err
 }
 
-// Refresh publishes the environment hooks now, after a change, instead of at the
-// next round.
-func (w *Worker) Refresh(ctx context.Context) error { return w.publish(ctx) }
+func (w *Worker) stopBackground() {
+	if w.background != nil {
+		w.background.stop()
+	}
+}
+
+// homecoming counts the slots that came back after Stop. When all have, no claim
+// is under way and nothing is held.
+type homecoming struct {
+	slots <-chan struct{}
+	away  int
+}
+
+func (h *homecoming) wait(ctx context.Context) error {
+	for h.away > 0 {
+		if err := await(ctx, h.slots); err != nil {
+			return err
+		}
+		h.away--
+	}
+	return nil
+}
+
+// after returns a channel that is closed when f has returned.
+func after(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
+}
+
+// await waits for a channel or the end of ctx.
+func await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // stopped reports whether Stop was called.
 func (w *Worker) stopped() bool {
