@@ -38,6 +38,9 @@ type process struct {
 	// that nobody asks. Commands that do not reload leave the signal its usual
 	// meaning.
 	hangups func() (requests <-chan os.Signal, stop func())
+	// strayLog sends what libraries write to the process-wide log elsewhere; nil
+	// leaves it alone.
+	strayLog func(w io.Writer)
 }
 
 // theme says how to write to w.

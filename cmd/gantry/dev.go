@@ -138,6 +138,9 @@ func (d *dev) run(ctx context.Context) (err error) {
 	}
 	log := newLogger(d.cfg, d.err)
 	log.SetFormatter(shownElsewhere{log.Formatter})
+	if d.strayLog != nil {
+		d.strayLog(strayLines{log})
+	}
 	d.app, err = app.New(ctx, app.Params{
 		Config: d.cfg, Env: d.env, Roles: []app.Role{app.RoleWorker, app.RoleAPI}, Logger: log, Version: version(),
 		Anonymous: true, Embedded: true, TrustLoopback: true, NextFreePort: true,

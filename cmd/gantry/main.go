@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,6 +36,7 @@ func runMain() int {
 	}()
 	return run(ctx, os.Args[1:], &process{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv, names: environmentNames(os.Environ()), hangups: hangups,
+		strayLog: strayLog,
 	})
 }
 
@@ -42,4 +45,10 @@ func hangups() (requests <-chan os.Signal, stop func()) {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
 	return heard, func() { signal.Stop(heard) }
+}
+
+// strayLog makes w take what libraries write to the process-wide log.
+func strayLog(w io.Writer) {
+	log.SetFlags(0)
+	log.SetOutput(w)
 }

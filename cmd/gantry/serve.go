@@ -65,8 +65,12 @@ func runRoles(ctx context.Context, p *process, global *cli, roles []app.Role) er
 	if err != nil {
 		return err
 	}
+	log := newLogger(cfg, p.err)
+	if p.strayLog != nil {
+		p.strayLog(strayLines{log})
+	}
 	system, err := app.New(ctx, app.Params{
-		Config: cfg, Env: env, Roles: roles, Logger: newLogger(cfg, p.err), Version: version(),
+		Config: cfg, Env: env, Roles: roles, Logger: log, Version: version(),
 	})
 	if err != nil {
 		if ctx.Err() != nil {
