@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +53,9 @@ type Params struct {
 	OnAttempt func(worker.Attempt)
 }
 
+// logServer is the key of a listener's name.
+const logServer = "server"
+
 // App is a composed system. New makes one, Start runs it, Stop ends it.
 type App struct {
 	params   Params
@@ -73,6 +77,8 @@ type App struct {
 type cleanup struct {
 	name string
 	undo func(ctx context.Context) error
+	// actor says that it ends something that runs; all of these end at once.
+	actor bool
 }
 
 // New composes a system: it connects, checks and wires, and undoes all of it on
@@ -122,19 +128,39 @@ func (a *App) compose(ctx context.Context) error {
 func (a *App) has(r Role) bool { return slices.Contains(a.params.Roles, r) }
 
 func (a *App) defers(name string, undo func(ctx context.Context) error) {
-	a.cleanups = append(a.cleanups, cleanup{name, undo})
+	a.cleanups = append(a.cleanups, cleanup{name: name, undo: undo})
 }
 
+// running notes how to end what Start has started.
+func (a *App) running(name string, stop func(ctx context.Context) error) {
+	a.cleanups = append(a.cleanups, cleanup{name: name, undo: stop, actor: true})
+}
+
+// undo ends the actors, all at once and each within its own time, and then what
+// they stood on.
 func (a *App) undo(ctx context.Context) error {
-	var errs []error
-	for len(a.cleanups) > 0 {
-		last := a.cleanups[len(a.cleanups)-1]
-		a.cleanups = a.cleanups[:len(a.cleanups)-1]
-		if err := last.undo(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("stop %s: %w", last.name, err))
-		}
+	first := len(a.cleanups)
+	for first > 0 && a.cleanups[first-1].actor {
+		first--
 	}
+	errs := make([]error, len(a.cleanups))
+	var actors sync.WaitGroup
+	for i := first; i < len(a.cleanups); i++ {
+		actors.Go(func() { errs[i] = a.cleanups[i].run(ctx) })
+	}
+	actors.Wait()
+	for i := first - 1; i >= 0; i-- {
+		errs[i] = a.cleanups[i].run(ctx)
+	}
+	a.cleanups = nil
 	return errors.Join(errs...)
+}
+
+func (c *cleanup) run(ctx context.Context) error {
+	if err := c.undo(ctx); err != nil {
+		return fmt.Errorf("stop %s: %w", c.name, err)
+	}
+	return nil
 }
 
 func (a *App) composeWorker(ctx context.Context) error {
@@ -167,19 +193,21 @@ func (a *App) Start(ctx context.Context) error {
 		if err := a.worker.Start(ctx); err != nil {
 			return errors.Join(err, a.undo(context.WithoutCancel(ctx)))
 		}
-		a.defers("worker", a.worker.Stop)
+		a.running("worker", a.worker.Stop)
 	}
 	for _, s := range a.servers {
 		if err := s.start(a.failed); err != nil {
 			return errors.Join(err, a.undo(context.WithoutCancel(ctx)))
 		}
-		a.defers(s.name, s.stop)
+		a.running(s.name, s.stop)
+		a.log.WithField(logServer, s.name).WithField(tasks.LogAddress, s.bound.String()).Info("server.started")
 	}
 	return nil
 }
 
-// Stop ends the system: servers first, so that nothing new comes in, then the
-// worker within its grace period, then the connections.
+// Stop ends the system: servers and worker at once, so that a caller who is slow
+// to go takes nothing of the worker's grace period, then the connections. What
+// still comes in is kept in Redis for the next worker.
 func (a *App) Stop(ctx context.Context) error { return a.undo(ctx) }
 
 // Run starts the system, closes started (nil tells nobody), and stops the system
@@ -203,7 +231,7 @@ func (a *App) Run(ctx context.Context, started chan<- struct{}) error {
 
 // stopTimeout leaves the worker its grace period and the servers theirs.
 func (a *App) stopTimeout() time.Duration {
-	return a.params.Config.Worker.Grace + a.params.Config.API.ShutdownTimeout + 10*time.Second
+	return max(a.params.Config.Worker.Grace, a.params.Config.API.ShutdownTimeout) + 10*time.Second
 }
 
 // Reload reads the env file again. On an error the old environment stays.
