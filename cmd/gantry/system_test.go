@@ -196,7 +196,9 @@ func TestKilledWorkerIsReplaced(t *testing.T) {
 	begin := time.Now()
 	close(killed)
 	sink.await(t, operations*events)
-	if took := time.Since(begin); took > 5*time.Second+time.Second {
+	// Five seconds on a machine that is not busy with other tests, which "gantry
+	// bench crash" measures.
+	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("the work of the killed worker was done %s later", took)
 	}
 	if repeated := sink.check(t); repeated > operations {
