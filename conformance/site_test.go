@@ -124,7 +124,7 @@ func (s *site) build(hook string) *delivering {
 	s.r.t.Cleanup(func() { client.Close(); rc.close() })
 	deliverer, err := webhook.New(webhook.Config{
 		Env: s.env, HeaderEnv: []string{"*"}, Callers: client, Operator: client, Payloads: s.payload,
-		Publisher: publisher{hook: hook, rec: s.rec}, Logger: s.journal.logger(),
+		Publisher: publisher{hook: hook, rec: s.rec},
 	})
 	return &delivering{receiver: rc, deliverer: deliverer, err: err}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sirupsen/logrus"
 
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/webhook/egress"
@@ -81,9 +80,6 @@ type Config struct {
 	UserAgent string
 	// Now is the clock of signatures and of Retry-After dates; nil means time.Now.
 	Now func() time.Time
-	// Logger gets one line for each publish that is followed by a fetch; nil
-	// discards it. All other outcomes are in the Result, for the caller to log.
-	Logger logrus.FieldLogger
 	// Registerer gets the metrics; nil means that nobody reads them.
 	Registerer prometheus.Registerer
 }
@@ -100,7 +96,6 @@ type Deliverer struct {
 	payloads  Payloads
 	userAgent []string
 	now       func() time.Time
-	log       logrus.FieldLogger
 	metrics   *metrics
 	targets   targetCache
 }
@@ -124,7 +119,7 @@ func New(cfg Config) (*Deliverer, error) {
 	}
 	d := &Deliverer{
 		env: cfg.Env, allow: allow, callers: cfg.Callers, operator: cfg.Operator, publisher: cfg.Publisher,
-		payloads: cfg.Payloads, userAgent: []string{cfg.UserAgent}, now: cfg.Now, log: cfg.Logger, metrics: m,
+		payloads: cfg.Payloads, userAgent: []string{cfg.UserAgent}, now: cfg.Now, metrics: m,
 	}
 	if cfg.UserAgent == "" {
 		d.userAgent = []string{DefaultUserAgent}
@@ -134,11 +129,6 @@ func New(cfg Config) (*Deliverer, error) {
 	}
 	if d.now == nil {
 		d.now = time.Now
-	}
-	if d.log == nil {
-		quiet := logrus.New()
-		quiet.SetLevel(logrus.PanicLevel)
-		d.log = quiet
 	}
 	return d, nil
 }

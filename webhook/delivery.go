@@ -48,7 +48,7 @@ type Result struct {
 	// Message is safe to log and to store: no secret, no query, no remote text.
 	Message string
 	// FellBack says that a failed publish was followed by a fetch; Publish is then
-	// the safe message of the publish failure, which is logged either way.
+	// the safe message of the publish failure, for the caller to log.
 	FellBack bool
 	Publish  string
 	// Elapsed is the time from the start of the attempt to its outcome.

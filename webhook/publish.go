@@ -4,16 +4,11 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
 // envQStashToken is the variable without which no publish is tried.
 const envQStashToken = "QSTASH_TOKEN"
-
-// eventPublishFailed is logged when a fetch takes the place of a publish.
-const eventPublishFailed = "webhook.publish_failed"
 
 // publish hands the request to the relay. What cannot be resolved fails without
 // a fallback; a failed publish is followed by exactly one fetch, unless the hook
@@ -34,11 +29,6 @@ func (d *Deliverer) publish(ctx context.Context, del *Delivery, body []byte) Res
 	if result.Delivered || result.Cancelled || w.Fallback == tasks.FallbackNone {
 		return result
 	}
-	d.log.WithFields(logrus.Fields{
-		tasks.LogOperationID: del.OperationID, tasks.LogTaskID: del.TaskID, tasks.LogHookID: del.Hook.ID,
-		tasks.LogAttempt: del.Attempt, tasks.LogClass: string(result.Class), tasks.LogStatus: result.Status,
-		tasks.LogMessage: result.Message,
-	}).Warn(eventPublishFailed)
 	fetched := d.fetch(ctx, del, body)
 	fetched.FellBack, fetched.Publish = true, result.Message
 	return fetched

@@ -40,7 +40,7 @@ func (a *App) deliverer(ctx context.Context) (*webhook.Deliverer, error) {
 	}
 	return webhook.New(webhook.Config{
 		Env: a.params.Env.Lookup, HeaderEnv: cfg.Webhook.HeaderEnv, Callers: callers, Operator: operator,
-		Payloads: payloads, UserAgent: agent, Logger: a.log, Registerer: a.registry,
+		Payloads: payloads, UserAgent: agent, Registerer: a.registry,
 	})
 }
 

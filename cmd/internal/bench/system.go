@@ -130,7 +130,7 @@ func (s *system) deliverer() (*webhook.Deliverer, error) {
 	}
 	none := func(string) (string, bool) { return "", false }
 	return webhook.New(webhook.Config{
-		Env: none, Callers: s.client, Operator: s.client, Payloads: payloads, UserAgent: "Gantry/bench", Logger: s.log,
+		Env: none, Callers: s.client, Operator: s.client, Payloads: payloads, UserAgent: "Gantry/bench",
 	})
 }
 
