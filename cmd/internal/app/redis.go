@@ -17,6 +17,7 @@ import (
 
 	"github.com/gantry-hooks/gantry/config"
 	"github.com/gantry-hooks/gantry/tasks"
+	"github.com/gantry-hooks/gantry/tasks/lane"
 	"github.com/gantry-hooks/gantry/tasks/lane/redislane"
 )
 
@@ -133,7 +134,7 @@ func (c *connections) store(ctx context.Context, cfg *config.Config, log logrus.
 	}
 	for {
 		s, err := redislane.Open(ctx, lanes)
-		if err == nil || errors.Is(err, redislane.ErrShardCount) {
+		if err == nil || !errors.Is(err, lane.ErrUnavailable) {
 			return s, err
 		}
 		log.WithField(tasks.LogErr, err).Warn("redis.unavailable")
