@@ -52,7 +52,8 @@ func (b *batch[T]) next() []T {
 	defer b.mu.Unlock()
 	n := min(len(b.waiting), b.limit)
 	if n == 0 {
-		b.sending = false
+		// An idle batch keeps no documents of its last calls alive.
+		b.sending, b.waiting = false, nil
 		return nil
 	}
 	calls := b.waiting[:n:n]
