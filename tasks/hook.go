@@ -49,7 +49,7 @@ const (
 )
 
 // Handler is a hook's action in the runtime's own process. It runs in local
-// mode only and is never stored. event is the raw JSON of the event.
+// mode only and is never stored. event is its own copy.
 type Handler func(ctx context.Context, event *Event) error
 
 // Hook is one registered hook: what it listens to and the one action it takes.
@@ -110,8 +110,9 @@ type HookOptions struct {
 type RetryOptions struct {
 	// Attempts is the number of attempts in all, at least 1.
 	Attempts int `json:"attempts,omitempty"`
-	// ClientErrorAttempts is the number of attempts in all while the endpoint
-	// answers 4xx other than 408, 425 and 429.
+	// ClientErrorAttempts is the number of attempts in all for failures that a
+	// retry rarely mends: 4xx other than 408, 425 and 429, redirects, configuration
+	// and egress denials.
 	ClientErrorAttempts int `json:"clientErrorAttempts,omitempty"`
 	// MaxAgeSeconds bounds the time from the first attempt to the last.
 	MaxAgeSeconds float64 `json:"maxAgeSeconds,omitempty"`

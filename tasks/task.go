@@ -18,7 +18,7 @@ type Task struct {
 	// Event is the raw event object, byte for byte as it came.
 	Event json.RawMessage
 	// Hooks is the raw array of the caller's serialized hooks that matched at
-	// enqueue; nil means none. HooksInForce parses it.
+	// enqueue; nil means none. StoredHooks parses it.
 	Hooks json.RawMessage
 	// EnqueuedAt is the producer's clock in Unix milliseconds, for people; no
 	// decision is taken on it.

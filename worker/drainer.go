@@ -148,16 +148,23 @@ func (d *drainer) report(del webhook.Delivery, res webhook.Result, r ruling) {
 }
 
 // poison is what becomes of an entry that is no task: it is kept as a dead
-// letter under its own hash, so that it is quarantined once.
-func poison(e lane.Entry, err error) lane.Action {
+// letter under its own hash, so that it is quarantined once. t is the task if its
+// hooks or its event are at fault. A critical hook may have been among its hooks,
+// so that the failure counts as critical.
+func poison(e lane.Entry, t *tasks.Task, err error) lane.Action {
 	sum := sha256.Sum256(e.Doc)
-	return lane.Action{
+	a := lane.Action{
 		Verb: lane.Bury, Sequence: e.Sequence, DeadID: "poison_" + base64.RawURLEncoding.EncodeToString(sum[:16]),
-		Outcome: &lane.Outcome{Standing: lane.StandingDead, Reason: tasks.ReasonPoison, Message: err.Error()},
+		Outcome: &lane.Outcome{Standing: lane.StandingDead, Critical: true, Reason: tasks.ReasonPoison, Message: err.Error()},
 	}
+	if t != nil {
+		a.TaskID, a.Outcome.HookType = t.ID, t.Type
+	}
+	return a
 }
 
-// decode reads an entry and the hooks in force for it.
+// decode reads an entry and the hooks in force for it. With an error the task is
+// nil unless the document itself could be read.
 func (d *drainer) decode(e lane.Entry) (*tasks.Task, []tasks.HookInForce, []tasks.MatchFailure, error) {
 	t, err := tasks.DecodeTask(e.Doc)
 	if err != nil {
@@ -165,15 +172,15 @@ func (d *drainer) decode(e lane.Entry) (*tasks.Task, []tasks.HookInForce, []task
 	}
 	caller, err := tasks.StoredHooks(t.Hooks)
 	if err != nil {
-		return nil, nil, nil, err
+		return t, nil, nil, err
 	}
 	ev, err := tasks.DecodeEvent(t.Type, t.OperationID, t.Event)
 	if err != nil {
-		return nil, nil, nil, err
+		return t, nil, nil, err
 	}
 	env, err := d.cfg.EnvironmentHooks()
 	if err != nil {
-		return nil, nil, nil, &environmentError{err}
+		return t, nil, nil, &environmentError{err}
 	}
 	hooks, failures := tasks.InForce(ev, caller, env)
 	return t, hooks, failures, nil

@@ -71,7 +71,7 @@ func (l *laneDrain) fetch() []lane.Entry {
 func (l *laneDrain) entry(e lane.Entry, last bool) ([]lane.Entry, next) {
 	t, hooks, failures, err := l.decode(e)
 	if err != nil {
-		return nil, l.undecodable(e, err)
+		return nil, l.undecodable(e, t, err)
 	}
 	for _, f := range failures {
 		l.unmatched(e, t, f)
@@ -101,15 +101,15 @@ func (l *laneDrain) pop(e lane.Entry, taskID string) {
 	l.settled = nil
 }
 
-func (l *laneDrain) undecodable(e lane.Entry, err error) next {
+func (l *laneDrain) undecodable(e lane.Entry, t *tasks.Task, err error) next {
 	var env *environmentError
 	if errors.As(err, &env) {
 		l.flush(lane.Step{Release: true})
 		return leave
 	}
-	a := poison(e, err)
+	a := poison(e, t, err)
 	l.actions = append(l.actions, a)
-	l.pop(e, "")
+	l.pop(e, a.TaskID)
 	l.metrics.settled(lane.StandingDead, "")
 	l.log.WithField(tasks.LogOperationID, l.claim.OperationID).WithField(tasks.LogSequence, e.Sequence).
 		WithField(tasks.LogErr, err).Error("lane.poison_quarantined")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -199,6 +200,30 @@ func TestPoisonIsQuarantinedOnce(t *testing.T) {
 	b.eventually("the other lane", func() bool { return len(b.receiver.sequences("other", "h")) == 3 })
 	if diff := cmp.Diff([]int64{1}, b.receiver.sequences("op", "h")); diff != "" {
 		t.Errorf("the poisoned lane's own event (-want +got):\n%s", diff)
+	}
+}
+
+// A task whose hooks cannot be read is poison, and who waits for it must not take
+// it for delivered: a critical hook may have been among them.
+func TestPoisonOfATaskIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	it := b.item("op", 1, hook("h"))
+	it.Doc = []byte(strings.Replace(string(it.Doc), `"id":"h"`, `"id":7`, 1))
+	if _, err := b.store.Append(t.Context(), "op", []lane.Item{it, b.item("op", 2, hook("h"))}); err != nil {
+		t.Fatal(err)
+	}
+	b.start(b.config())
+	b.eventually("the next event", func() bool { return slices.Equal(b.receiver.sequences("op", "h"), []int64{2}) })
+	st, err := b.store.Status(t.Context(), "op", "e1", lane.Waiter{})
+	if err != nil || !st.Settled(lane.WaitFinal) || len(st.Outcomes) != 1 {
+		t.Fatalf("status = %+v, %v, want one final outcome", st, err)
+	}
+	want := lane.Outcome{HookType: tasks.AfterStep, Standing: lane.StandingDead, Critical: true, Reason: tasks.ReasonPoison}
+	got := st.Outcomes[0]
+	got.Message = ""
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
 }
 

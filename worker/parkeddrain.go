@@ -42,7 +42,7 @@ func (p *parkedDrain) entry(e lane.Entry, last bool) ([]lane.Entry, bool) {
 	case errors.As(err, &env):
 		return p.end(lane.Step{Release: true}, last)
 	case err != nil:
-		a := poison(e, err)
+		a := poison(e, t, err)
 		return p.end(lane.Step{Actions: []lane.Action{a}}, last)
 	}
 	for _, f := range failures {

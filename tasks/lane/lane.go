@@ -120,7 +120,7 @@ const (
 type Action struct {
 	Verb     Verb
 	Sequence int64
-	// TaskID is the id of the head's task; "" for poison.
+	// TaskID is the id of the head's task; "" for poison that has none.
 	TaskID string
 	// Hook is the key of the hook; "" for Pop and for poison.
 	Hook string

@@ -15,6 +15,7 @@ var laneTests = []test{
 	{name: "behind finds the hook unparked", run: laneUnparked},
 	{name: "other hooks go on", run: laneOthers},
 	{name: "poison", run: lanePoison},
+	{name: "poison of a task", run: lanePoisonOfTask},
 	{name: "release", run: laneRelease},
 	{name: "release that wants entries", run: laneReleaseWanting},
 }
@@ -169,6 +170,26 @@ func lanePoison(b *bench) {
 	b.ok("replay all", err)
 	b.equal("replayed", n, 0)
 	b.equal("kept", len(b.dead(lane.DeadFilter{})), 1)
+}
+
+// Poison whose task is known tells its waiter, or the event would look delivered.
+func lanePoisonOfTask(b *bench) {
+	b.append(op, events("a")...)
+	b.wait("a", "ear", lane.WaitFinal)
+	c := b.claim()
+	bury := act(lane.Bury, 1, "a", "")
+	bury.DeadID = "poison_3"
+	bury.Outcome.Critical = true
+	s := stepOf(c, bury, act(lane.Pop, 1, "a", ""))
+	s.Want = 1
+	b.equal("released", b.progress(s).Released, true)
+	b.equal("letter is poison", b.dead(lane.DeadFilter{})[0].Task == nil, true)
+	b.equal("heard", b.heard("ear"), "a")
+	st := b.status(op, "a")
+	b.equal("settled", st.Settled(lane.WaitFinal), true)
+	b.equal("outcomes", len(st.Outcomes), 1)
+	b.equal("standing", st.Outcomes[0].Standing, lane.StandingDead)
+	b.equal("critical", st.Outcomes[0].Critical, true)
 }
 
 func laneRelease(b *bench) {

@@ -31,7 +31,7 @@ end
 
 -- A letter names the parked queue that a replay joins; poison has none.
 local function bury(op, qid, a, doc)
-  if a.i == '' then qid = op end
+  if not a.h then qid = op end
   local key = P .. 'dead:' .. a.x
   call('HSET', key, 'q', qid, 'task', a.i, 'seq', int(a.s), 'o', a.o, 'at', int(now), 'doc', doc,
     'op', call('HGET', P .. 'state:' .. op, 'op') or '')
@@ -76,8 +76,9 @@ local function settle_hook(op, a, s)
   local qid = a.h and (op .. ':' .. a.h)
   if a.v == 'bury' then
     bury(op, qid, a, doc)
+    -- Of poison nobody knows the hooks: its outcome stands for all of them.
+    set_outcome(op, a.i, a.h or '', 'x0:' .. a.o, window)
     if not a.h then return end
-    set_outcome(op, a.i, a.h, 'x0:' .. a.o, window)
   elseif a.v == 'behind' or has(s.parked, a.h) then
     -- A replay may have parked the hook while its attempt ran: it waits its turn.
     wait_behind(op, qid, a, doc)
