@@ -113,7 +113,7 @@ type Config struct {
 	OnAttempt func(Attempt)
 	// Logger is required.
 	Logger *logrus.Logger
-	// Registerer takes the metrics; nil registers none.
+	// Registerer takes the metrics, of one worker; nil registers none.
 	Registerer prometheus.Registerer
 }
 

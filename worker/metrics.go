@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -20,7 +21,7 @@ type metrics struct {
 	inFlight   prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gantry_deliveries_total", Help: "Deliveries by where they stand after an attempt or a decision, and by failure class.",
@@ -37,10 +38,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.deliveries.WithLabelValues(string(lane.StandingParked), string(c))
 		m.deliveries.WithLabelValues(string(lane.StandingDead), string(c))
 	}
-	if reg != nil {
-		reg.MustRegister(m.deliveries, m.drains, m.lost, m.revived, m.inFlight)
+	if reg == nil {
+		return m, nil
 	}
-	return m
+	var errs []error
+	for _, c := range []prometheus.Collector{m.deliveries, m.drains, m.lost, m.revived, m.inFlight} {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
 }
 
 func (m *metrics) settled(s lane.Standing, c tasks.FailureClass) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
@@ -278,5 +279,20 @@ func TestLeaseUnderThreeHeartbeatsIsRefused(t *testing.T) {
 	cfg.Heartbeat = time.Second
 	if _, err := worker.New(cfg); err == nil {
 		t.Error("a lease of 2s with heartbeats of 1s was accepted")
+	}
+}
+
+// Two workers cannot share a registry: the second one is refused, and says why.
+func TestSecondWorkerOfARegistryIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cfg := b.config()
+	cfg.Registerer = prometheus.NewRegistry()
+	if _, err := worker.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	var taken prometheus.AlreadyRegisteredError
+	if _, err := worker.New(cfg); !errors.As(err, &taken) {
+		t.Errorf("second worker = %v, want AlreadyRegisteredError", err)
 	}
 }

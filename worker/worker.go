@@ -69,10 +69,14 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	counters, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("worker: register metrics: %w", err)
+	}
 	w := &Worker{
 		cfg: cfg, held: newHoldings(), slots: make(chan struct{}, cfg.Concurrency),
 		stopping: make(chan struct{}), ended: make(chan struct{}), log: cfg.Logger.WithField(tasks.LogWorkerID, cfg.ID),
-		metrics: newMetrics(cfg.Registerer),
+		metrics: counters,
 	}
 	for range cfg.Store.Shards() {
 		w.kicks = append(w.kicks, make(chan struct{}, 1))
@@ -87,9 +91,6 @@ func New(cfg Config) (*Worker, error) {
 	}
 	return w, nil
 }
-
-// ID returns the worker's name.
-func (w *Worker) ID() string { return w.cfg.ID }
 
 // Start checks the environment hooks, publishes the worker and starts its
 // actors. An error means that nothing runs.
@@ -156,7 +157,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 	if e := w.cfg.Store.Withdraw(last, w.cfg.ID); e != nil {
 		w.log.WithField(tasks.LogErr, e).Warn("worker.withdraw_failed")
 	}
-	w.log.WithField("graceful", graceful == nil).Info("worker.stopped")
+	w.log.WithField(tasks.LogGraceful, graceful == nil).Info("worker.stopped")
 	return err
 }
 
