@@ -3,10 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,11 +63,6 @@ func (f *EnvFile) Reload() error {
 	}
 	f.values.Store(&values)
 	return nil
-}
-
-// Names returns the names that the file sets, sorted.
-func (f *EnvFile) Names() []string {
-	return slices.Sorted(maps.Keys(*f.values.Load()))
 }
 
 var (

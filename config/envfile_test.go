@@ -21,13 +21,15 @@ func TestEnvFileSyntax(t *testing.T) {
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	got := map[string]string{}
-	for _, name := range append(file.Names(), "BASE") {
-		got[name], _ = file.Lookup(name)
-	}
 	want := map[string]string{
 		"PLAIN": "a b # not a comment", "EXPORTED": "x=y", "DOUBLE": "a\n\t\"\\\\x", "SINGLE": `a\n"`, "EMPTY": "",
 		"QUOTED_EMPTY": "", "DOLLAR": "$PLAIN", "BASE": "base",
+	}
+	got := map[string]string{}
+	for name := range want {
+		if value, ok := file.Lookup(name); ok {
+			got[name] = value
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("variables differ (-want +got):\n%s", diff)
@@ -99,8 +101,8 @@ func TestEnvFileWithoutPathIsItsBase(t *testing.T) {
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	if value, ok := file.Lookup("SOME_VARIABLE"); !ok || value != "x" || len(file.Names()) != 0 {
-		t.Fatalf("got %q, %v, names %v", value, ok, file.Names())
+	if value, ok := file.Lookup("SOME_VARIABLE"); !ok || value != "x" {
+		t.Fatalf("got %q, %v", value, ok)
 	}
 }
 
