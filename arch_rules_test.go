@@ -93,6 +93,10 @@ func TestRulesNoticeViolations(t *testing.T) {
 			map[string]string{"worker/a.go": "package p\nimport \"log\"\nfunc f() { log.Printf(\"\") }"},
 			map[string]string{"worker/a.go": "package p\nimport \"log\"\nvar l log.Logger"},
 		},
+		"the standard logger is turned once": {
+			map[string]string{"worker/a.go": "package p\nimport \"log\"\nfunc f() { log.SetOutput(nil) }"},
+			map[string]string{"cmd/gantry/a.go": "package p\nimport \"log\"\nfunc f() { log.SetOutput(nil) }"},
+		},
 		"the environment is injected": {
 			map[string]string{"worker/a.go": "package p\nimport \"os\"\nvar _ = os.Getenv(\"A\")"},
 			map[string]string{"config/a.go": "package p\nimport \"os\"\nvar _ = os.Getenv(\"A\")"},
