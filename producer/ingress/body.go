@@ -75,22 +75,19 @@ func kindOf(r *http.Request) (bodyKind, error) {
 // readAll reads the body within the limits of bytes and time.
 func (a *API) readAll(e *exchange) ([]byte, error) {
 	limit := a.config.MaxBody
-	tooLarge := func() error {
-		return newProblem(CodeBodyTooLarge, fmt.Sprintf("the body is larger than the limit of %d bytes", limit))
-	}
-	if e.request.ContentLength > limit {
-		return nil, tooLarge()
-	}
 	// net/http lifts the deadline once the body is read. A writer without deadlines
 	// is no error.
 	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Now().Add(a.config.BodyTimeout))
+	if e.request.ContentLength > limit {
+		return nil, tooLarge(e.request, limit)
+	}
 	// The inner writer, because it closes the connection after an oversized body.
 	raw, err := io.ReadAll(http.MaxBytesReader(e.writer.ResponseWriter, e.request.Body, limit))
 	var oversized *http.MaxBytesError
 	switch {
 	case err == nil:
 	case errors.As(err, &oversized):
-		return nil, tooLarge()
+		return nil, tooLarge(e.request, limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, newProblem(CodeBodyTimeout, fmt.Sprintf("the body did not arrive within %s", a.config.BodyTimeout)).
 			with("Connection", "close")
@@ -98,4 +95,17 @@ func (a *API) readAll(e *exchange) ([]byte, error) {
 		return nil, newProblem(CodeBodyIncomplete, "the body ended early").with("Connection", "close")
 	}
 	return raw, nil
+}
+
+// maxSpill bounds what is read of an oversized body beyond its limit.
+const maxSpill = 4 << 20
+
+// tooLarge refuses an oversized body. A caller that is still sending when its
+// connection ends may lose the answer, so that a body which is not far too large
+// is read and dropped first; one that waits for leave to send is not asked to.
+func tooLarge(r *http.Request, limit int64) error {
+	if r.ContentLength <= limit+maxSpill && r.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, r.Body, limit+maxSpill) // what does not arrive is not missed
+	}
+	return newProblem(CodeBodyTooLarge, fmt.Sprintf("the body is larger than the limit of %d bytes", limit))
 }
