@@ -87,7 +87,13 @@ type selection struct {
 	event    *Event
 	hooks    []HookInForce
 	failures []MatchFailure
+	// counts takes over from looking through hooks and failures once they are many.
+	counts map[identity]int
 }
+
+// few is the number of hooks up to which looking through them costs less than a
+// map.
+const few = 16
 
 func (s *selection) consider(h *Hook) {
 	if h.Type != s.event.Type || h.Control() || (h.Webhook == nil && h.Handler == nil) {
@@ -106,17 +112,32 @@ func (s *selection) consider(h *Hook) {
 	}
 }
 
+// occurrence counts the selected hooks that are h for Redis; h is selected next.
 func (s *selection) occurrence(h *Hook) int {
-	who, n := identityOf(h), 0
+	who := identityOf(h)
+	if s.counts == nil && len(s.hooks)+len(s.failures) < few {
+		n := 0
+		s.selected(func(i identity) {
+			if i == who {
+				n++
+			}
+		})
+		return n
+	}
+	if s.counts == nil {
+		s.counts = map[identity]int{}
+		s.selected(func(i identity) { s.counts[i]++ })
+	}
+	n := s.counts[who]
+	s.counts[who]++
+	return n
+}
+
+func (s *selection) selected(visit func(identity)) {
 	for i := range s.hooks {
-		if identityOf(s.hooks[i].Hook) == who {
-			n++
-		}
+		visit(identityOf(s.hooks[i].Hook))
 	}
 	for i := range s.failures {
-		if identityOf(s.failures[i].Hook) == who {
-			n++
-		}
+		visit(identityOf(s.failures[i].Hook))
 	}
-	return n
 }

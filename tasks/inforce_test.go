@@ -58,6 +58,35 @@ func TestInForceSelects(t *testing.T) {
 	}
 }
 
+// Occurrences are counted alike for few hooks and for many.
+func TestInForceCountsOccurrencesOfMany(t *testing.T) {
+	t.Parallel()
+	webhook := &tasks.Webhook{URL: "/x"}
+	var caller []tasks.Hook
+	const names, rounds = 7, 40
+	for i := range names * rounds {
+		h := tasks.Hook{ID: string(rune('a' + i%names)), Type: tasks.BeforeToolCall, Webhook: webhook}
+		if i%names == names-1 {
+			h.Matcher = ptr("(") // gives no answer, and counts all the same
+		}
+		caller = append(caller, h)
+	}
+	hooks, failures := tasks.InForce(toolEvent(t, "mail", "send"), caller, nil)
+	for _, f := range failures {
+		hooks = append(hooks, f.HookInForce)
+	}
+	if len(hooks) != names*rounds {
+		t.Fatalf("%d hooks, want %d", len(hooks), names*rounds)
+	}
+	next := map[string]int{}
+	for _, h := range hooks {
+		if h.Occurrence != next[h.Hook.ID] || h.Key != tasks.HookKey(h.Hook, h.Occurrence) {
+			t.Errorf("hook %s has the occurrence %d and the key %s, want %d", h.Hook.ID, h.Occurrence, h.Key, next[h.Hook.ID])
+		}
+		next[h.Hook.ID]++
+	}
+}
+
 func TestInForceTellsMatchersThatFailApart(t *testing.T) {
 	t.Parallel()
 	webhook := &tasks.Webhook{URL: "/x"}
