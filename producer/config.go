@@ -27,8 +27,9 @@ const (
 
 // The defaults of Config.
 const (
-	DefaultAwaitTimeout = 2 * time.Minute
-	DefaultMaxBatch     = 10_000
+	DefaultAwaitTimeout  = 2 * time.Minute
+	DefaultMaxBatch      = 10_000
+	DefaultMaxBatchBytes = 64 << 20
 )
 
 // directoryAge is how long a published list of environment hooks is believed.
@@ -69,6 +70,11 @@ type Config struct {
 	// DefaultMaxBatch. A batch is one script, and Redis answers nobody else while
 	// it runs.
 	MaxBatch int
+	// MaxBatchBytes bounds the task documents of one EnqueueMany, in bytes; 0 means
+	// DefaultMaxBatchBytes. Each event carries its hooks along, so that many small
+	// events of an operation with many hooks are large. What takes Redis longer than
+	// a call may last is never stored, however often it is repeated.
+	MaxBatchBytes int
 	// Namespace separates deployments in delivery ids of local mode. It should be
 	// the namespace of the lanes; "" is a namespace of its own.
 	Namespace string
@@ -96,6 +102,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxBatch == 0 {
 		c.MaxBatch = DefaultMaxBatch
 	}
+	if c.MaxBatchBytes == 0 {
+		c.MaxBatchBytes = DefaultMaxBatchBytes
+	}
 	return c
 }
 
@@ -110,6 +119,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("await timeout %s is negative", c.AwaitTimeout)
 	case c.MaxBatch < 0:
 		return fmt.Errorf("max batch %d is negative", c.MaxBatch)
+	case c.MaxBatchBytes < 0:
+		return fmt.Errorf("max batch bytes %d is negative", c.MaxBatchBytes)
 	}
 	return nil
 }

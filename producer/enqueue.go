@@ -90,18 +90,23 @@ func (d *Dispatcher) EnqueueMany(ctx context.Context, operationID string, events
 	case d.config.Mode != ModeQueue:
 		return nil, ErrNotQueued
 	case len(events) > d.config.MaxBatch:
-		return nil, fmt.Errorf("%w: %d events are more than the limit of %d per batch",
-			ErrInvalidRequest, len(events), d.config.MaxBatch)
+		return nil, fmt.Errorf("%w: %d events are more than the limit of %d", ErrBatchTooLarge, len(events), d.config.MaxBatch)
 	}
 	receipts := make([]Receipt, len(events))
 	var items []lane.Item
 	var places []int
+	size := 0
 	preparation := d.newPreparation(operationID)
 	for i, event := range events {
 		ready, err := preparation.prepare(ctx, event)
 		if err != nil {
 			d.metrics.event(eventRefused, len(events))
 			return nil, &BatchError{Index: i, Err: err}
+		}
+		if size += len(ready.item.Doc); size > d.config.MaxBatchBytes && i > 0 {
+			d.metrics.event(eventRefused, len(events))
+			return nil, fmt.Errorf("%w: the events with their hooks are more than the limit of %d bytes from event %d on",
+				ErrBatchTooLarge, d.config.MaxBatchBytes, i)
 		}
 		receipts[i] = Receipt{ID: ready.item.ID, Skipped: ready.skip}
 		if !ready.skip {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,8 +69,29 @@ func TestEnqueueManyRefusesABatchOverTheLimit(t *testing.T) {
 		t.Fatalf("enqueue at the limit: %v", err)
 	}
 	events = append(events, producer.EventRequest{Event: event(t)})
-	if _, err := q.EnqueueMany(t.Context(), operation, events); !errors.Is(err, producer.ErrInvalidRequest) {
+	if _, err := q.EnqueueMany(t.Context(), operation, events); !errors.Is(err, producer.ErrBatchTooLarge) || !errors.Is(err, producer.ErrInvalidRequest) {
 		t.Fatalf("enqueue over the limit returned %v", err)
+	}
+}
+
+// Each event carries its hooks: a batch of small events with many hooks took
+// Redis so long that it failed with every repetition.
+func TestEnqueueManyRefusesABatchOfTooManyBytes(t *testing.T) {
+	t.Parallel()
+	const limit = 4096
+	q := newQueueAt(t, servertest.FlushedClient(t).Options(), func(c *producer.Config) { c.MaxBatchBytes = limit })
+	hooks := []byte(`[{"id":"` + strings.Repeat("h", limit/2) + `","type":"onComplete","webhook":{"url":"https://x.test/"}}]`)
+	two := []producer.EventRequest{{Event: event(t), Persisted: hooks}, {Event: event(t), Persisted: hooks}}
+	if _, err := q.EnqueueMany(t.Context(), operation, two); !errors.Is(err, producer.ErrBatchTooLarge) {
+		t.Fatalf("enqueue over the limit returned %v", err)
+	}
+	if got := q.waiting(t); got != 0 {
+		t.Fatalf("%d events are stored", got)
+	}
+	for i := range two {
+		if _, err := q.EnqueueMany(t.Context(), operation, two[i:i+1]); err != nil {
+			t.Fatalf("enqueue one by one: %v", err)
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ var (
 	// ErrInvalidRequest says that a call can never succeed as it is. Nothing was
 	// stored or sent.
 	ErrInvalidRequest = errors.New("invalid request")
+	// ErrBatchTooLarge is the ErrInvalidRequest of a batch over Config.MaxBatch or
+	// Config.MaxBatchBytes: the same events are taken in smaller batches.
+	ErrBatchTooLarge = fmt.Errorf("%w: batch too large", ErrInvalidRequest)
 )
 
 // HookFailure is how one hook of an event stands when it is not delivered. All

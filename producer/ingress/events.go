@@ -112,6 +112,8 @@ func refusedEvent(err error) error {
 	switch {
 	case errors.As(err, &member) && errors.As(err, &invalid):
 		return invalid.Under(fmt.Sprintf("events[%d]", member.Index))
+	case errors.Is(err, producer.ErrBatchTooLarge):
+		return newProblem(CodeBatchTooLarge, err.Error())
 	case errors.Is(err, producer.ErrInvalidRequest):
 		return newProblem(CodeInvalidRequest, err.Error())
 	}
