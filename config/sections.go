@@ -47,10 +47,9 @@ type Redis struct {
 	// Namespace starts the name of every key. Deployments that share a server need
 	// one each; a change leaves everything stored under the old name behind.
 	Namespace string `yaml:"namespace" env:"GANTRY_NAMESPACE"`
-	// Shards is the number of slots over which operations are spread: 1 on a single
-	// server, 8 to 16 on a cluster. More than the cluster needs costs each worker a
-	// blocking connection and a sweep per shard. Every process of a namespace must
-	// have the same number.
+	// Shards is the number of slots over which operations are spread: 1 is right for
+	// a single server. Each more costs each worker a blocking connection and a sweep.
+	// Every process of a namespace must have the same number.
 	Shards int `yaml:"shards" env:"GANTRY_SHARDS"`
 	// PoolSize bounds the connections of a process, not counting those that wait
 	// for work. 0 means ten per processor. Too small a pool makes deliveries queue for

@@ -24,7 +24,7 @@ func (w *Worker) listen(shard int) {
 	for !w.stopped() {
 		if _, err := w.cfg.EnvironmentHooks(); err != nil {
 			// Without valid environment hooks nobody knows whom an event must reach.
-			w.fault(log, "worker.environment_invalid", err)
+			w.fault(shard, log, "worker.environment_invalid", err)
 			continue
 		}
 		n := w.take()
@@ -33,25 +33,25 @@ func (w *Worker) listen(shard int) {
 		}
 		claimed, err := w.claim(shard, n)
 		if err != nil {
-			w.fault(log, "worker.claim_failed", err)
+			w.fault(shard, log, "worker.claim_failed", err)
 			continue
 		}
-		w.health.clear()
+		w.health.clear(shard)
 		log.recovered("worker.recovered")
 		if claimed == n {
 			continue // there may be more
 		}
 		if err := w.cfg.Store.Wait(w.work, shard, waitTimeout); err != nil {
-			w.fault(log, "worker.wait_failed", err)
+			w.fault(shard, log, "worker.wait_failed", err)
 		}
 	}
 }
 
-func (w *Worker) fault(log *throttle, event string, err error) {
+func (w *Worker) fault(shard int, log *throttle, event string, err error) {
 	if errors.Is(err, context.Canceled) && w.stopped() {
 		return
 	}
-	w.health.set(event + ": " + err.Error())
+	w.health.set(shard, event+": "+err.Error())
 	log.warn(event, err)
 	w.pause(faultPause)
 }

@@ -55,13 +55,23 @@ func (w *Worker) kick(shard int) {
 	}
 }
 
-// health is what readiness reports.
+// health is what readiness reports: what each shard's listener last met.
 type health struct {
-	failing atomic.Pointer[string]
+	failing []atomic.Pointer[string]
 }
 
-func (h *health) set(reason string) { h.failing.Store(&reason) }
-func (h *health) clear()            { h.failing.Store(nil) }
+func (h *health) set(shard int, reason string) { h.failing[shard].Store(&reason) }
+func (h *health) clear(shard int)              { h.failing[shard].Store(nil) }
+
+// fault returns what the first failing shard met; "" when none fails.
+func (h *health) fault() string {
+	for i := range h.failing {
+		if reason := h.failing[i].Load(); reason != nil {
+			return *reason
+		}
+	}
+	return ""
+}
 
 // New checks a configuration and makes a Worker that is not yet running.
 func New(cfg Config) (*Worker, error) {
@@ -78,6 +88,7 @@ func New(cfg Config) (*Worker, error) {
 		stopping: make(chan struct{}), ended: make(chan struct{}), log: cfg.Logger.WithField(tasks.LogWorkerID, cfg.ID),
 		metrics: counters,
 	}
+	w.health.failing = make([]atomic.Pointer[string], cfg.Store.Shards())
 	for range cfg.Store.Shards() {
 		w.kicks = append(w.kicks, make(chan struct{}, 1))
 	}
@@ -226,8 +237,8 @@ func (w *Worker) pause(d time.Duration) {
 
 // Ready reports why the worker cannot deliver now, or nil.
 func (w *Worker) Ready() error {
-	if reason := w.health.failing.Load(); reason != nil {
-		return errors.New(*reason)
+	if reason := w.health.fault(); reason != "" {
+		return errors.New(reason)
 	}
 	if w.stopped() {
 		return ErrStopped

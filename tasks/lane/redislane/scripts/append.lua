@@ -66,9 +66,9 @@ if added and not (known_op or state) then
   call('HSET', skey, 'op', operation, 'head', int(head), 'st', 'r')
 else
   if not known_op and (added or delayed > 0) then call('HSET', skey, 'op', operation, 'head', int(head)) end
-  if not state and (added or delayed > 0) then
+  if added or delayed > 0 then
     call('PEXPIRE', P .. 'hooks:' .. op, idle)
-    call('PERSIST', skey)
+    if not state then call('PERSIST', skey) end
   end
   -- The list is asked, because an earlier call may have broken off after its push.
   if not state and (added or call('EXISTS', lkey) == 1) then make_ready(op) end
