@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
 
@@ -57,17 +58,17 @@ func (s *Store) sendSteps(shard int, calls []*progressCall) {
 }
 
 func (s *Store) exchangeSteps(ctx context.Context, shard int, calls []*progressCall) ([]any, error) {
-	steps := make([][]any, len(calls))
+	doc := append(make([]byte, 0, 96*len(calls)), '[')
 	for i, c := range calls {
+		if i > 0 {
+			doc = append(doc, ',')
+		}
 		var err error
-		if steps[i], err = encodeStep(c.step); err != nil {
+		if doc, err = appendStep(doc, &c.step); err != nil {
 			return nil, err
 		}
 	}
-	doc, err := json.Marshal(steps)
-	if err != nil {
-		return nil, fmt.Errorf("encode steps: %w", err)
-	}
+	doc = append(doc, ']')
 	rows, err := s.run(ctx, s.scripts.progress, shard, doc, s.window, s.idle)
 	if err != nil {
 		return nil, err
@@ -78,37 +79,49 @@ func (s *Store) exchangeSteps(ctx context.Context, shard int, calls []*progressC
 	return rows, nil
 }
 
-// encodeStep writes a step as progress.lua reads it: arrays, most of them short,
+// appendStep writes a step as progress.lua reads it: arrays, most of them short,
 // because the script decodes every one.
-func encodeStep(step lane.Step) ([]any, error) {
-	release := 0
+func appendStep(b []byte, step *lane.Step) ([]byte, error) {
+	release := int64(0)
 	if step.Release {
 		release = 1
 	}
-	w := make([]any, 0, 4+len(step.Actions))
-	w = append(w, queueID(step.Queue), strconv.FormatInt(step.Token, 10), step.Want, release)
+	b = tasks.AppendString(append(b, '['), queueID(step.Queue))
+	b = append(b, ',', '"')
+	b = strconv.AppendInt(b, step.Token, 10)
+	b = append(b, '"', ',')
+	b = strconv.AppendInt(b, int64(step.Want), 10)
+	b = strconv.AppendInt(append(b, ','), release, 10)
 	for i := range step.Actions {
-		a, err := encodeAction(&step.Actions[i])
-		if err != nil {
+		var err error
+		if b, err = appendAction(append(b, ','), &step.Actions[i]); err != nil {
 			return nil, err
 		}
-		w = append(w, a)
 	}
-	return w, nil
+	return append(b, ']'), nil
 }
 
-func encodeAction(a *lane.Action) ([]any, error) {
+func appendAction(b []byte, a *lane.Action) ([]byte, error) {
+	b = tasks.AppendString(append(b, '['), string(a.Verb))
+	b = strconv.AppendInt(append(b, ','), a.Sequence, 10)
+	b = tasks.AppendString(append(b, ','), a.TaskID)
 	if a.Verb == lane.Pop {
-		return []any{a.Verb, a.Sequence, a.TaskID}, nil
+		return append(b, ']'), nil
 	}
-	outcome := []byte("{}")
+	outcome := "{}"
 	if a.Outcome != nil {
-		var err error
-		if outcome, err = json.Marshal(a.Outcome); err != nil {
+		doc, err := json.Marshal(a.Outcome)
+		if err != nil {
 			return nil, fmt.Errorf("encode outcome: %w", err)
 		}
+		outcome = string(doc)
 	}
-	return []any{a.Verb, a.Sequence, a.TaskID, a.Hook, milliseconds(a.Delay), a.Attempt, string(outcome), a.DeadID}, nil
+	b = tasks.AppendString(append(b, ','), a.Hook)
+	b = strconv.AppendInt(append(b, ','), milliseconds(a.Delay), 10)
+	b = strconv.AppendInt(append(b, ','), int64(a.Attempt), 10)
+	b = tasks.AppendString(append(b, ','), outcome)
+	b = tasks.AppendString(append(b, ','), a.DeadID)
+	return append(b, ']'), nil
 }
 
 func readProgress(q lane.Queue, rows []any, i int) (lane.Progress, error) {

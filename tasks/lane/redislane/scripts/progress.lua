@@ -11,7 +11,7 @@
 -- Returns {now, ready queues, reply, ...}, one reply per step: {"lost"},
 -- {"fault", text} when a key has the wrong type, or
 -- {"held" or "released", head sequence, attempt, settled, parked, unparked,
--- {entry, ...}}.
+-- {entry, ...}}, of which a lane with nothing to tell gives the first alone.
 --
 -- Atomic per step, because a head that is settled, parked and popped in pieces
 -- would be delivered twice or skipped after a crash. Each action names the
@@ -144,6 +144,7 @@ local function lane_step(step)
     end
     return { 'released', int(s.head), '0', s.done, s.parked, s.unparked, {} }
   end
+  if #entries == 0 and s.done == '' and s.parked == '' and s.unparked == '' then return { 'held' } end
   return { 'held', int(s.head), '0', s.done, s.parked, s.unparked, entries }
 end
 
