@@ -105,7 +105,7 @@ func (r *run) checkBroken(c *envHooksCase) {
 				r.problemf("registering %s does not fail for the environment", list)
 			}
 		}
-		if handlers != nil && len(handlers) > 0 {
+		if len(handlers) > 0 {
 			continue
 		}
 		for _, t := range tasks.HookTypes() {

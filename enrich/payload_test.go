@@ -159,13 +159,19 @@ func TestBuildRedactsSkillRegistrations(t *testing.T) {
 	for _, c := range []struct {
 		name, result, want string
 	}{
-		{"args go and data is null", `{"n":1e400,"workRegistration":{"args":{"t":1},"type":"skill","data":{"u":2},"x":[ 1 ]}}`,
-			`{"n":1e400,"workRegistration":{"type":"skill","data":null,"x":[ 1 ]}}`},
+		{
+			"args go and data is null", `{"n":1e400,"workRegistration":{"args":{"t":1},"type":"skill","data":{"u":2},"x":[ 1 ]}}`,
+			`{"n":1e400,"workRegistration":{"type":"skill","data":null,"x":[ 1 ]}}`,
+		},
 		{"missing data becomes null", `{"workRegistration":{"type":"skill"}}`, `{"workRegistration":{"type":"skill","data":null}}`},
-		{"escapes hide nothing", `{"work\u0052egistration":{"\u0061rgs":1,"type":"s\u006bill","dat\u0061":2}}`,
-			`{"workRegistration":{"type":"s\u006bill","data":null}}`},
-		{"duplicates hide nothing", `{"workRegistration":{"args":1},"workRegistration":{"args":1,"data":2,"type":"x","args":3,"type":"skill","data":4},"a":1,"a":2}`,
-			`{"workRegistration":{"type":"x","type":"skill","data":null},"a":1,"a":2}`},
+		{
+			"escapes hide nothing", `{"work\u0052egistration":{"\u0061rgs":1,"type":"s\u006bill","dat\u0061":2}}`,
+			`{"workRegistration":{"type":"s\u006bill","data":null}}`,
+		},
+		{
+			"duplicates hide nothing", `{"workRegistration":{"args":1},"workRegistration":{"args":1,"data":2,"type":"x","args":3,"type":"skill","data":4},"a":1,"a":2}`,
+			`{"workRegistration":{"type":"x","type":"skill","data":null},"a":1,"a":2}`,
+		},
 		{"the last type counts", `{"workRegistration":{"args":1, "type":"skill","type":"task"}}`, `{"workRegistration":{"args":1, "type":"skill","type":"task"}}`},
 		{"tasks stay", `{"workRegistration": {"type":"task","args":1,"data":2} }`, `{"workRegistration": {"type":"task","args":1,"data":2} }`},
 		{"case counts", `{"WorkRegistration":{"type":"skill","args":1}}`, `{"WorkRegistration":{"type":"skill","args":1}}`},

@@ -112,8 +112,10 @@ func TestEnqueueBatchIsAtomicPerOperation(t *testing.T) {
 		item("good", "1"), item("op", "1"), item("good", "2"), broken, item("other", "1"),
 	})
 	for i, want := range []producer.BatchResult{
-		{Receipt: producer.Receipt{ID: "1", Sequence: 1}}, {Err: producer.ErrInvalidRequest},
-		{Receipt: producer.Receipt{ID: "2", Sequence: 2}}, {Err: producer.ErrInvalidRequest},
+		{Receipt: producer.Receipt{ID: "1", Sequence: 1}},
+		{Err: producer.ErrInvalidRequest},
+		{Receipt: producer.Receipt{ID: "2", Sequence: 2}},
+		{Err: producer.ErrInvalidRequest},
 		{Receipt: producer.Receipt{ID: "1", Sequence: 1}},
 	} {
 		if !errors.Is(results[i].Err, want.Err) || !cmp.Equal(results[i].Receipt, want.Receipt) {

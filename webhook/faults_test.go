@@ -72,23 +72,32 @@ func TestTransportFailures(t *testing.T) {
 		want    webhook.Result
 	}{
 		"closes without a reply": {serve: saying("", nil), want: webhook.Result{
-			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)"}},
+			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)",
+		}},
 		"resets": {serve: saying("", reset), want: webhook.Result{
-			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)"}},
+			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)",
+		}},
 		"is not HTTP": {serve: saying(secretRemote+"\r\n\r\n", nil), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response"}},
+			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+		}},
 		"bad status": {serve: saying("HTTP/1.1 "+secretRemote+"\r\n\r\n", nil), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response"}},
+			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+		}},
 		"switches protocols": {serve: saying("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", nil), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Status: 101, Message: "Hook HTTP request failed: invalid_response (HTTP 101)"}},
+			Class: tasks.ClassInvalidResponse, Status: 101, Message: "Hook HTTP request failed: invalid_response (HTTP 101)",
+		}},
 		"endless head": {serve: saying("HTTP/1.1 200 OK\r\n", drip("X-A: "+strings.Repeat(secretRemote, 50)+"\r\n")), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response"}},
+			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+		}},
 		"never answers": {serve: saying("", hang), timeout: 1.5, want: webhook.Result{
-			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout"}},
+			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout",
+		}},
 		"never finishes its head": {serve: saying("HTTP/1.1 200 OK\r\nX-A: b\r\n", hang), timeout: 1.5, want: webhook.Result{
-			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout"}},
+			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout",
+		}},
 		"interim replies for ever": {serve: saying("", drip("HTTP/1.1 103 Early Hints\r\n\r\n")), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response"}},
+			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,15 +132,20 @@ func TestConnectFailures(t *testing.T) {
 		want    webhook.Result
 	}{
 		"refused": {url: "http://" + closed.Addr().String(), want: webhook.Result{
-			Class: tasks.ClassRefused, Message: "Hook HTTP request failed: network_error (refused)"}},
+			Class: tasks.ClassRefused, Message: "Hook HTTP request failed: network_error (refused)",
+		}},
 		"no such name": {url: "http://gone.invalid", want: webhook.Result{
-			Class: tasks.ClassDNS, Message: "Hook HTTP request failed: network_error (dns)"}},
+			Class: tasks.ClassDNS, Message: "Hook HTTP request failed: network_error (dns)",
+		}},
 		"never connected": {url: "http://127.0.0.1:9", dial: never, timeout: 0.1, want: webhook.Result{
-			Class: tasks.ClassConnectTimeout, Message: "Hook HTTP request failed: timeout (connect_timeout)"}},
+			Class: tasks.ClassConnectTimeout, Message: "Hook HTTP request failed: timeout (connect_timeout)",
+		}},
 		"never shakes hands": {url: "https://" + silent.Addr().String(), timeout: 0.1, want: webhook.Result{
-			Class: tasks.ClassConnectTimeout, Message: "Hook HTTP request failed: timeout (connect_timeout)"}},
+			Class: tasks.ClassConnectTimeout, Message: "Hook HTTP request failed: timeout (connect_timeout)",
+		}},
 		"speaks no TLS": {url: strings.Replace(plain.URL, "http:", "https:", 1), want: webhook.Result{
-			Class: tasks.ClassTLS, Message: "Hook HTTP request failed: network_error (tls)"}},
+			Class: tasks.ClassTLS, Message: "Hook HTTP request failed: network_error (tls)",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

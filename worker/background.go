@@ -2,13 +2,12 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-
-	"crypto/sha256"
 
 	"github.com/hibiken/asynq"
 	"github.com/sirupsen/logrus"

@@ -1,11 +1,10 @@
 package worker
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"time"
-
-	"crypto/sha256"
 
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"

@@ -398,7 +398,7 @@ func TestEndingARequestEndsTheWaitingOnly(t *testing.T) {
 	b := setup(t, func(c *ingress.Config) { c.Events = watched{c.Events, waiting, ended} })
 	b.register(hookJSON("h"))
 	ctx, cancel := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, "POST", b.url+"/v1/operations/op/events?await=5m", strings.NewReader(eventJSON(`"id":"e",`)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/v1/operations/op/events?await=5m", strings.NewReader(eventJSON(`"id":"e",`)))
 	if err != nil {
 		t.Fatalf("build request: %v", err)
 	}

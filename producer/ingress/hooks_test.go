@@ -221,8 +221,10 @@ func TestInvalidOperationIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, escaped := range []string{strings.Repeat("x", 513), "%00", "a%0Ab", "%FF", "%C2%85", "%7F", "%ED%A0%80"} {
-		for _, route := range []string{"GET /v1/operations/ID/hooks", "PUT /v1/operations/ID/hooks", "POST /v1/operations/ID/hooks",
-			"DELETE /v1/operations/ID/hooks", "POST /v1/operations/ID/events", "GET /v1/operations/ID/events/x", "GET /v1/lanes/ID"} {
+		for _, route := range []string{
+			"GET /v1/operations/ID/hooks", "PUT /v1/operations/ID/hooks", "POST /v1/operations/ID/hooks",
+			"DELETE /v1/operations/ID/hooks", "POST /v1/operations/ID/events", "GET /v1/operations/ID/events/x", "GET /v1/lanes/ID",
+		} {
 			method, path, _ := strings.Cut(route, " ")
 			p := b.call(method, strings.Replace(path, "ID", escaped, 1), "[]").problem(422, "invalid_operation_id")
 			if p.Faults[0].Path != "path.op" {

@@ -131,7 +131,7 @@ func TestDeadlineOfTheRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.Join(context.DeadlineExceeded, errors.New("attempt")))
 	defer cancel()
 	req := newRequest(t, "http://"+silent.Addr().String(), "{}").WithContext(ctx)
-	_, err := newClient(t, egress.Config{Policy: egress.Trusted()}).Do(req) //nolint:bodyclose // there is no reply
+	_, err := newClient(t, egress.Config{Policy: egress.Trusted()}).Do(req)
 	if got := egress.FailureClass(err); got != tasks.ClassTimeout {
 		t.Fatalf("class %q (%v)", got, err)
 	}

@@ -92,6 +92,8 @@ func negotiate(conn net.Conn, proxy *url.URL, target netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("read reply of proxy: %w", err)
 	}
+	// A reply to CONNECT has no body; closing it reads nothing from the tunnel.
+	defer func() { _ = reply.Body.Close() }()
 	if reply.StatusCode != http.StatusOK {
 		return fmt.Errorf("%w (HTTP %d)", ErrProxyRefused, reply.StatusCode)
 	}

@@ -158,7 +158,7 @@ func (l load) operation(i int) string { return fmt.Sprintf("%s-%06d", l.prefix, 
 // body is the event i of an operation, about l.size bytes long. A sent time is
 // written when it is not 0.
 func (l load) body(operation string, i int, sent int64) []byte {
-	head := fmt.Sprintf(`{"agentId":"agent-7","content":"`)
+	head := `{"agentId":"agent-7","content":"`
 	tail := fmt.Sprintf(`","elapsedMs":%d,"operationId":%q,"stepIndex":%d,"stepType":"call_llm","userId":"user-42"}`, sent, operation, i)
 	pad := max(0, l.size-len(head)-len(tail))
 	return []byte(head + strings.Repeat("x", pad) + tail)

@@ -78,7 +78,7 @@ func (s *Store) Dead(ctx context.Context, f lane.DeadFilter) (lane.DeadPage, err
 			return page, err
 		}
 		for i, m := range members {
-			at = cursor{shard: at.shard, score: formatScore(m.Score), member: m.Member.(string)}
+			at = cursor{shard: at.shard, score: formatScore(m.Score), member: memberOf(m)}
 			if letters[i] == nil || !matches(f, *letters[i]) {
 				continue
 			}
@@ -120,7 +120,7 @@ func (s *Store) deadAfter(ctx context.Context, at cursor, limit int) ([]redis.Z,
 			return nil, unavailable(err)
 		}
 		n := 0
-		for n < len(zs) && at.member != "" && formatScore(zs[n].Score) == at.score && zs[n].Member.(string) <= at.member {
+		for n < len(zs) && at.member != "" && formatScore(zs[n].Score) == at.score && memberOf(zs[n]) <= at.member {
 			n++
 		}
 		if n < len(zs) || len(zs) == 0 {
@@ -145,6 +145,12 @@ func (s *Store) deadStart(ctx context.Context, key string, at cursor) (int64, er
 	return before, unavailable(err)
 }
 
+// memberOf returns the id in a row of a sorted set, which go-redis reads as a string.
+func memberOf(z redis.Z) string {
+	id, _ := z.Member.(string)
+	return id
+}
+
 func matches(f lane.DeadFilter, l lane.DeadLetter) bool {
 	return (f.OperationID == "" || f.OperationID == l.OperationID) &&
 		(f.HookID == "" || f.HookID == l.Outcome.HookID) &&
@@ -157,7 +163,7 @@ func (s *Store) letters(ctx context.Context, shard int, members []redis.Z) ([]*l
 	pipe := s.client.Pipeline()
 	replies := make([]*redis.MapStringStringCmd, len(members))
 	for i, m := range members {
-		replies[i] = pipe.HGetAll(ctx, s.keys[shard].letter(m.Member.(string)))
+		replies[i] = pipe.HGetAll(ctx, s.keys[shard].letter(memberOf(m)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, unavailable(err)
@@ -165,7 +171,7 @@ func (s *Store) letters(ctx context.Context, shard int, members []redis.Z) ([]*l
 	out := make([]*lane.DeadLetter, len(members))
 	for i, m := range members {
 		if fields := replies[i].Val(); len(fields) > 0 {
-			l := readLetter(shard, m.Member.(string), fields)
+			l := readLetter(shard, memberOf(m), fields)
 			out[i] = &l
 		}
 	}

@@ -21,11 +21,7 @@ func (s *Store) Hear(ctx context.Context, shard int, inbox string) ([]lane.Notic
 	}
 	notices := appendNotice(nil, text(rows, 1))
 	// What came meanwhile is fetched in one go; an error here loses only hints.
-	more, err := s.client.LPopCount(ctx, key, 256).Result()
-	if err != nil {
-		return notices, nil
-	}
-	for _, m := range more {
+	for _, m := range s.client.LPopCount(ctx, key, 256).Val() {
 		notices = appendNotice(notices, m)
 	}
 	return notices, nil

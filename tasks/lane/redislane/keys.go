@@ -1,11 +1,10 @@
 package redislane
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"strconv"
 	"strings"
-
-	"crypto/sha256"
 
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
