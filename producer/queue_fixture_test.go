@@ -122,7 +122,7 @@ func work(t testing.TB, store *redislane.Store, rulings map[string]ruling, hold 
 		for ctx.Err() == nil {
 			if !p.drain(ctx) {
 				_, _ = store.Sweep(ctx, 0, 100)
-				_ = store.Wait(ctx, 0, 50*time.Millisecond)
+				_, _, _ = store.Await(ctx, 0, 0, 1, 50*time.Millisecond)
 			}
 		}
 	}()

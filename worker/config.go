@@ -19,7 +19,7 @@ import (
 type Queues interface {
 	Claim(ctx context.Context, shard, limit, batch int) ([]lane.Claim, error)
 	Progress(ctx context.Context, step lane.Step) (lane.Progress, error)
-	Wait(ctx context.Context, shard int, timeout time.Duration) error
+	Await(ctx context.Context, shard, limit, batch int, timeout time.Duration) ([]lane.Claim, time.Duration, error)
 }
 
 // Leases keeps held queues and revives those of the dead.
@@ -151,6 +151,9 @@ func (c Config) validate() error {
 	}
 	if lease := c.Store.Lease(); lease < 3*c.Heartbeat {
 		errs = append(errs, fmt.Errorf("worker: a lease of %v is under three heartbeats of %v, so one late renewal would lose it; raise the lease or shorten the heartbeat", lease, c.Heartbeat))
+	}
+	if shards := c.Store.Shards(); c.Concurrency <= shards && shards > 1 {
+		errs = append(errs, fmt.Errorf("worker: a concurrency of %d leaves nothing for deliveries, because each of the %d shards keeps one at hand; raise it above", c.Concurrency, shards))
 	}
 	if c.Concurrency < 1 || c.Batch < 1 || c.DrainEvents < 1 {
 		errs = append(errs, errors.New("worker: Concurrency, Batch and DrainEvents must be at least 1"))

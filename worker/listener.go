@@ -21,6 +21,7 @@ const faultPause = 500 * time.Millisecond
 // earlier is never missed.
 func (w *Worker) listen(shard int) {
 	log := newThrottle(w.log.WithField(tasks.LogShard, shard))
+	wait := time.Duration(0)
 	for !w.stopped() {
 		if _, err := w.cfg.EnvironmentHooks(); err != nil {
 			// Without valid environment hooks nobody knows whom an event must reach.
@@ -31,20 +32,31 @@ func (w *Worker) listen(shard int) {
 		if n == 0 {
 			return
 		}
-		claimed, err := w.claim(shard, n)
+		if wait > 0 {
+			n = w.keep(n)
+		}
+		claimed, err := w.claim(shard, n, wait)
 		if err != nil {
 			w.fault(shard, log, "worker.claim_failed", err)
+			wait = 0
 			continue
 		}
 		w.health.clear(shard)
 		log.recovered("worker.recovered")
-		if claimed == n {
-			continue // there may be more
-		}
-		if err := w.cfg.Store.Wait(w.work, shard, waitTimeout); err != nil {
-			w.fault(shard, log, "worker.wait_failed", err)
+		if wait = waitTimeout; claimed == n {
+			wait = 0 // there may be more
 		}
 	}
+}
+
+// keep gives back the slots that a waiting listener must not hold: with several
+// shards, all but one.
+func (w *Worker) keep(n int) int {
+	if w.cfg.Store.Shards() == 1 {
+		return n
+	}
+	w.give(n - 1)
+	return 1
 }
 
 func (w *Worker) fault(shard int, log *throttle, event string, err error) {
@@ -86,11 +98,20 @@ func (w *Worker) give(n int) {
 const claimTimeout = 3 * time.Second
 
 // claim fills up to n slots with queues and gives back the rest.
-func (w *Worker) claim(shard, n int) (int, error) {
-	ctx, cancel := context.WithTimeout(w.work, claimTimeout)
+// With a wait it blocks until there is a queue, or for so long.
+func (w *Worker) claim(shard, n int, wait time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeout(w.work, claimTimeout+wait)
 	defer cancel()
 	asked := time.Now()
-	claims, err := w.cfg.Store.Claim(ctx, shard, n, w.cfg.Batch)
+	var claims []lane.Claim
+	var err error
+	if wait > 0 {
+		var waited time.Duration
+		claims, waited, err = w.cfg.Store.Await(ctx, shard, n, w.cfg.Batch, wait)
+		asked = asked.Add(waited)
+	} else {
+		claims, err = w.cfg.Store.Claim(ctx, shard, n, w.cfg.Batch)
+	}
 	w.give(n - len(claims))
 	for _, c := range claims {
 		h := w.held.add(w.work, c, asked)

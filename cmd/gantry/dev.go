@@ -179,6 +179,9 @@ func (d *dev) show(ctx context.Context) error {
 	if d.app.RedisAddr() != "" {
 		fmt.Fprintln(d.err, d.process.theme(d.err).Paint(screen.Yellow,
 			"Embedded Redis: it keeps nothing and is not a real server. Set REDIS_URL to use one."))
+	} else {
+		fmt.Fprintf(d.err, "Redis: %s, namespace %s (REDIS_URL). This worker delivers whatever waits in that namespace.\n",
+			d.cfg.Redis.URL, d.cfg.Redis.Namespace)
 	}
 	if at := d.app.Address(app.ServerAPI); at != d.cfg.API.Listen {
 		fmt.Fprintf(d.err, "%s is taken; the API listens on %s.\n", d.cfg.API.Listen, at)

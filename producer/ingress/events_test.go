@@ -359,7 +359,7 @@ func TestAwaitTellsWhatBecameOfEachHook(t *testing.T) {
 // ready waits until a lane is ready for a worker.
 func (b *bundle) ready() {
 	b.t.Helper()
-	if err := b.store.Wait(b.t.Context(), 0, 20*time.Second); err != nil {
+	if _, _, err := b.store.Await(b.t.Context(), 0, 0, 1, 20*time.Second); err != nil {
 		b.t.Errorf("wait for a lane: %v", err)
 	}
 }

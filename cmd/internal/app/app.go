@@ -103,7 +103,13 @@ func (a *App) compose(ctx context.Context) error {
 	if _, err := a.hooks(); err != nil {
 		return err
 	}
+	// Before the wait for Redis, which would hide the mistake.
 	var err error
+	if a.has(RoleAPI) {
+		if _, err = a.tokens(); err != nil {
+			return err
+		}
+	}
 	if a.conns, err = connect(cfg, a.log); err != nil {
 		return err
 	}

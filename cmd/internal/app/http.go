@@ -56,7 +56,7 @@ func newHTTPServer(p serverParams) *httpServer {
 func (s *httpServer) start(failed chan<- error) error {
 	l, err := s.listen()
 	if err != nil {
-		return fmt.Errorf("listen for %s: %w", s.name, err)
+		return fmt.Errorf("listen for %s: %w; set %s.listen to an address that is free", s.name, err, s.name)
 	}
 	s.bound = l.Addr()
 	go func() {

@@ -103,15 +103,30 @@ func claimRace(b *bench) {
 }
 
 func claimWait(b *bench) {
-	done := make(chan error, 1)
-	go func() { done <- b.store.Wait(b.Context(), 0, 20*time.Second) }()
-	b.append(op, event("a"))
-	began := time.Now()
-	b.ok("wait", <-done)
-	if took := time.Since(began); took > 10*time.Second {
-		b.Fatalf("wait heard the append after %v", took)
+	type answer struct {
+		claims []lane.Claim
+		waited time.Duration
+		err    error
 	}
-	b.claim()
-	b.ok("wait in vain", b.store.Wait(b.Context(), 0, 0))
-	b.ok("wait in vain", b.store.Wait(b.Context(), 0, time.Microsecond))
+	await := func(limit int, timeout time.Duration) answer {
+		claims, waited, err := b.store.Await(b.Context(), 0, limit, 10, timeout)
+		return answer{claims, waited, err}
+	}
+	done := make(chan answer, 1)
+	began := time.Now()
+	go func() { done <- await(1, 20*time.Second) }()
+	b.append(op, event("a"))
+	got := <-done
+	took := time.Since(began)
+	b.ok("await", got.err)
+	if took > 10*time.Second || got.waited > took {
+		b.Fatalf("await heard the append after %v, and says that it waited %v", took, got.waited)
+	}
+	b.equal("claims", len(got.claims), 1)
+	b.equal("entries", contents(got.claims[0].Entries), "a:1")
+	b.equal("claims in vain", len(await(1, 0).claims), 0)
+	b.append("other", event("a"))
+	// No slot is free: the wait is only that.
+	b.equal("claims of nothing", len(await(0, 20*time.Second).claims), 0)
+	b.equal("claims when the time is over", len(await(5, time.Microsecond).claims), 1)
 }

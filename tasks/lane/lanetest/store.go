@@ -45,7 +45,7 @@ type Appending interface {
 type Draining interface {
 	Claim(ctx context.Context, shard, limit, batch int) ([]lane.Claim, error)
 	Progress(ctx context.Context, step lane.Step) (lane.Progress, error)
-	Wait(ctx context.Context, shard int, timeout time.Duration) error
+	Await(ctx context.Context, shard, limit, batch int, timeout time.Duration) ([]lane.Claim, time.Duration, error)
 }
 
 // Recovering is what a worker asks of a store for leases and due times.

@@ -16,10 +16,18 @@ import (
 // Claim takes up to limit ready queues of a shard, each with up to batch entries,
 // under a new token and lease. None is no error.
 func (s *Store) Claim(ctx context.Context, shard, limit, batch int) ([]lane.Claim, error) {
-	rows, err := s.run(ctx, s.scripts.claim, shard, limit, batch, s.lease.Milliseconds(), s.window, s.idle)
+	rows, err := s.run(ctx, s.scripts.claim, shard, s.claimArgs(limit, batch)...)
 	if err != nil {
 		return nil, err
 	}
+	return readClaims(shard, rows), nil
+}
+
+func (s *Store) claimArgs(limit, batch int) []any {
+	return []any{limit, batch, s.lease.Milliseconds(), s.window, s.idle}
+}
+
+func readClaims(shard int, rows []any) []lane.Claim {
 	now := number(rows, 0)
 	claims := make([]lane.Claim, 0, len(rows)-1)
 	for i := 1; i < len(rows); i++ {
@@ -34,7 +42,36 @@ func (s *Store) Claim(ctx context.Context, shard, limit, batch int) ([]lane.Clai
 			Entries: readEntries(q, number(row, 3), list(row, 7)),
 		})
 	}
-	return claims, nil
+	return claims
+}
+
+// Await blocks until a queue of the shard becomes ready, or for at most timeout,
+// and claims as Claim does. The claim lies behind the blocking pop in one
+// pipeline, so that it is made the moment the wake-up comes. waited is how long
+// before it the call was made, at least, by Redis's clock: what the caller's lease
+// is counted from. A lost wake-up is harmless, because the claim is made all the
+// same when the time is over.
+func (s *Store) Await(ctx context.Context, shard, limit, batch int, timeout time.Duration) (claims []lane.Claim, waited time.Duration, err error) {
+	pipe := s.blocking.Pipeline()
+	began := pipe.Time(ctx)
+	woken := pipe.Do(ctx, "BLPOP", s.keys[shard].wake(), seconds(timeout))
+	claimed := s.scripts.claim.EvalSha(ctx, pipe, s.keys[shard].script(), s.claimArgs(limit, batch)...)
+	// Each reply has its own error.
+	_, _ = pipe.Exec(ctx)
+	if err := woken.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, 0, unavailable(err)
+	}
+	reply, err := claimed.Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		claims, err = s.Claim(ctx, shard, limit, batch)
+		return claims, 0, err
+	}
+	if err != nil {
+		return nil, 0, unavailable(err)
+	}
+	rows, _ := reply.([]any)
+	waited = time.UnixMilli(number(rows, 0)).Sub(began.Val())
+	return readClaims(shard, rows), max(0, waited), nil
 }
 
 // readEntries numbers the entries of a lane from its head; those of a parked
@@ -108,21 +145,10 @@ func (s *Store) Sweep(ctx context.Context, shard, limit int) (lane.Swept, error)
 	return lane.Swept{Ready: int(number(rows, 0)), Expired: int(number(rows, 1)), Next: next, Waiting: int(number(rows, 3))}, nil
 }
 
-// Wait blocks until a queue of the shard becomes ready, or for at most timeout.
-// It returns early without a queue when the wake-up was meant for another worker:
-// it is a hint, and losing one is harmless, because a sweep finds what waits.
-func (s *Store) Wait(ctx context.Context, shard int, timeout time.Duration) error {
-	_, err := s.pop(ctx, s.keys[shard].wake(), timeout)
-	return err
-}
-
 // pop is a blocking pop with sub-second timeouts, which the typed command rounds
 // up. nil without an error means that the time ran out.
 func (s *Store) pop(ctx context.Context, key string, timeout time.Duration) ([]any, error) {
-	// Zero would block for ever, and less than a millisecond would be sent as zero.
-	timeout = max(timeout, time.Millisecond)
-	seconds := strconv.FormatFloat(timeout.Seconds(), 'f', 3, 64)
-	reply, err := s.blocking.Do(ctx, "BLPOP", key, seconds).Result()
+	reply, err := s.blocking.Do(ctx, "BLPOP", key, seconds(timeout)).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
@@ -131,4 +157,10 @@ func (s *Store) pop(ctx context.Context, key string, timeout time.Duration) ([]a
 	}
 	rows, _ := reply.([]any)
 	return rows, nil
+}
+
+// seconds writes a timeout of a blocking command. Zero would block for ever, and
+// less than a millisecond would be sent as zero.
+func seconds(timeout time.Duration) string {
+	return strconv.FormatFloat(max(timeout, time.Millisecond).Seconds(), 'f', 3, 64)
 }

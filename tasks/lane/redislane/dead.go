@@ -195,19 +195,39 @@ func readLetter(shard int, member string, m map[string]string) lane.DeadLetter {
 	return l
 }
 
-// splitLetterID takes "<shard>.<member>" apart.
-func (s *Store) splitLetterID(id string) (int, string, error) {
-	shard, member, ok := strings.Cut(id, ".")
-	n, err := strconv.Atoi(shard)
-	if !ok || err != nil || n < 0 || n >= s.shards {
-		return 0, "", fmt.Errorf("dead letter %s: %w", id, lane.ErrNotFound)
-	}
-	return n, member, nil
+// splitLetterID takes "<shard>.<delivery id>" apart.
+func (s *Store) splitLetterID(id string) (shard int, member string, ok bool) {
+	prefix, member, ok := strings.Cut(id, ".")
+	shard, err := strconv.Atoi(prefix)
+	return shard, member, ok && err == nil && shard >= 0 && shard < s.shards
 }
 
-// DeadLetter returns one dead letter, or lane.ErrNotFound.
+// locate finds a letter by the id of a listing, "<shard>.<delivery id>", or by the
+// delivery id alone, which is what receivers and logs know.
+func (s *Store) locate(ctx context.Context, id string) (shard int, member string, err error) {
+	missing := fmt.Errorf("dead letter %s: %w", id, lane.ErrNotFound)
+	if strings.Contains(id, ".") {
+		shard, member, ok := s.splitLetterID(id)
+		if !ok {
+			return 0, "", missing
+		}
+		return shard, member, nil
+	}
+	for shard := range s.shards {
+		n, err := s.client.Exists(ctx, s.keys[shard].letter(id)).Result()
+		if err != nil {
+			return 0, "", unavailable(err)
+		}
+		if n > 0 {
+			return shard, id, nil
+		}
+	}
+	return 0, "", missing
+}
+
+// DeadLetter returns one dead letter, by its id or the delivery's, or lane.ErrNotFound.
 func (s *Store) DeadLetter(ctx context.Context, id string) (lane.DeadLetter, error) {
-	shard, member, err := s.splitLetterID(id)
+	shard, member, err := s.locate(ctx, id)
 	if err != nil {
 		return lane.DeadLetter{}, err
 	}
@@ -225,7 +245,7 @@ func (s *Store) DeadLetter(ctx context.Context, id string) (lane.DeadLetter, err
 // lane.ErrNotFound when it is gone (perhaps replayed by somebody else),
 // lane.ErrNotReplayable when it is poison.
 func (s *Store) Replay(ctx context.Context, id string) error {
-	shard, member, err := s.splitLetterID(id)
+	shard, member, err := s.locate(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -277,8 +297,8 @@ const replayLetters = 100
 // replayChunk takes the first letters of rest that share a shard.
 func (s *Store) replayChunk(rest []lane.DeadLetter) (n, shard int, ids []any) {
 	for n < len(rest) && n < replayLetters {
-		at, member, err := s.splitLetterID(rest[n].ID)
-		if err != nil || (n > 0 && at != shard) {
+		at, member, ok := s.splitLetterID(rest[n].ID)
+		if !ok || (n > 0 && at != shard) {
 			break
 		}
 		shard, ids, n = at, append(ids, member), n+1

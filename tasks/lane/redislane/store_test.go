@@ -74,3 +74,28 @@ func TestUnreachableRedis(t *testing.T) {
 		t.Fatalf("progress: error is %v, want ErrUnavailable", err)
 	}
 }
+
+// Receivers and logs know a delivery's id without the shard: it finds the letter,
+// too, whichever shard holds it.
+func TestLetterIsFoundByTheDeliverysID(t *testing.T) {
+	t.Parallel()
+	s := open(t, servertest.FlushedClient(t), redislane.Config{Shards: 4})
+	for _, operation := range []string{"op-1", "op-2", "op-3", "op-4", "op-5"} {
+		s.must(t, s.Quarantine(t.Context(), operation, "poison_"+operation, []byte("x")))
+	}
+	page, err := s.Dead(t.Context(), lane.DeadFilter{})
+	s.must(t, err)
+	if len(page.Letters) != 5 {
+		t.Fatalf("%d letters, want 5", len(page.Letters))
+	}
+	for _, want := range page.Letters {
+		_, bare, _ := strings.Cut(want.ID, ".")
+		got, err := s.DeadLetter(t.Context(), bare)
+		s.must(t, err)
+		same(t, "letter", got.ID, want.ID)
+		same(t, "its bytes", string(got.Poison), "x")
+		if err := s.Replay(t.Context(), bare); !errors.Is(err, lane.ErrNotReplayable) {
+			t.Errorf("replay of %s = %v, want ErrNotReplayable", bare, err)
+		}
+	}
+}
