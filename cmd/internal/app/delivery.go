@@ -16,12 +16,15 @@ import (
 // an attempt.
 func (a *App) deliverer(ctx context.Context) (*webhook.Deliverer, error) {
 	cfg := a.params.Config
-	callers, err := egress.New(egress.Config{Policy: a.callersPolicy()})
+	// A delivery needs one connection. Without a bound a busy process opens more,
+	// because a connection that has just been used is idle a moment too late.
+	connections := cfg.Worker.Concurrency
+	callers, err := egress.New(egress.Config{Policy: a.callersPolicy(), MaxConnsPerHost: connections})
 	if err != nil {
 		return nil, fmt.Errorf("callers' egress: %w", err)
 	}
 	a.defers("callers' egress", func(context.Context) error { callers.Close(); return nil })
-	operator, err := egress.New(egress.Config{Policy: egress.Trusted()})
+	operator, err := egress.New(egress.Config{Policy: egress.Trusted(), MaxConnsPerHost: connections})
 	if err != nil {
 		return nil, fmt.Errorf("operator's egress: %w", err)
 	}
