@@ -17,6 +17,7 @@ type Config struct {
 	Redis   Redis   `yaml:"redis"`
 	Lane    Lane    `yaml:"lane"`
 	Worker  Worker  `yaml:"worker"`
+	Control Control `yaml:"control"`
 	Retry   Retry   `yaml:"retry"`
 	Webhook Webhook `yaml:"webhook"`
 	API     API     `yaml:"api"`
@@ -109,6 +110,31 @@ type Worker struct {
 	// hands them back. It must be below what the platform waits before it kills (30s
 	// on Kubernetes by default), or deliveries are repeated after each stop.
 	Grace time.Duration `yaml:"grace" env:"GANTRY_WORKER_GRACE"`
+}
+
+// Control says how tool calls are decided about: whether a worker answers
+// questions, how many at a time, and what holds when nobody does.
+type Control struct {
+	// Role says whether workers answer questions as well: on or off. With off at
+	// every worker, each question that a control matches ends by its onError once the
+	// time is over.
+	Role string `yaml:"role" env:"GANTRY_CONTROL_ROLE"`
+	// Timeout is what a question has, all of its controls together, when the caller
+	// sets no other. Each control gets what is left of it, and its own timeout at
+	// most. A long one holds up the agent's tool call; a short one leaves decisions to
+	// onError.
+	Timeout time.Duration `yaml:"timeout" env:"GANTRY_CONTROL_TIMEOUT"`
+	// Slots is the number of questions that a worker answers at the same time, beside
+	// its deliveries. Too few make callers wait for a slot within their timeout.
+	Slots int `yaml:"slots" env:"GANTRY_CONTROL_SLOTS"`
+	// UnknownEnvironment is what a question without an answer comes to when nobody
+	// ever learned which environment hooks the workers have: block or continue. With
+	// continue, a deployment without a worker lets every such call through.
+	UnknownEnvironment string `yaml:"unknown_environment" env:"GANTRY_CONTROL_UNKNOWN_ENVIRONMENT"`
+	// Connections bounds the connections to Redis that a process uses for questions,
+	// apart from those for events and from those that wait for answers. Thousands of
+	// callers share them. Too few make questions queue in the process.
+	Connections int `yaml:"connections" env:"GANTRY_CONTROL_CONNECTIONS"`
 }
 
 // Retry is the schedule of failed deliveries; a hook's own settings replace
@@ -234,6 +260,13 @@ func Defaults() *Config {
 			DrainEvents: 512,
 			DrainTime:   time.Second,
 			Grace:       25 * time.Second,
+		},
+		Control: Control{
+			Role:               ControlOn,
+			Timeout:            time.Minute,
+			Slots:              50,
+			UnknownEnvironment: UnknownBlocks,
+			Connections:        8,
 		},
 		Retry: Retry{
 			Initial:             5 * time.Second,

@@ -19,6 +19,22 @@ const (
 	EnrichFile     = "file"
 )
 
+// The values of Control.Role.
+const (
+	ControlOn  = "on"
+	ControlOff = "off"
+)
+
+// The values of Control.UnknownEnvironment.
+const (
+	UnknownBlocks    = "block"
+	UnknownContinues = "continue"
+)
+
+// longestQuestion bounds the time of a question: what waits longer is no answer
+// but a gate.
+const longestQuestion = time.Hour
+
 // leaseBeats is the least number of heartbeats in a lease: with fewer, one lost
 // call costs a worker its lane.
 const leaseBeats = 3
@@ -59,6 +75,7 @@ func (c *Config) check() problems {
 	checkRedis(&p, c.Redis)
 	checkLane(&p, c.Lane)
 	checkWorker(&p, c.Worker)
+	checkControl(&p, c.Control)
 	checkRetry(&p, c.Retry)
 	checkWebhook(&p, c.Webhook)
 	checkAPI(&p, c.API)
@@ -136,6 +153,17 @@ func checkWorker(p *problems, w Worker) {
 	}
 	p.atLeast("worker.drain_time", w.DrainTime, time.Millisecond)
 	p.atLeast("worker.grace", w.Grace, 0)
+}
+
+func checkControl(p *problems, c Control) {
+	p.oneOf("control.role", c.Role, ControlOn, ControlOff)
+	p.atLeast("control.timeout", c.Timeout, 10*time.Millisecond)
+	if c.Timeout > longestQuestion {
+		p.add("control.timeout", "is too long", "use "+shortDuration(longestQuestion)+" at most")
+	}
+	p.within("control.slots", c.Slots, 1, 10_000)
+	p.oneOf("control.unknown_environment", c.UnknownEnvironment, UnknownBlocks, UnknownContinues)
+	p.within("control.connections", c.Connections, 1, 1_000)
 }
 
 func checkRetry(p *problems, r Retry) {
