@@ -9,12 +9,7 @@ import (
 )
 
 // MockResult stands in for the execution of a tool.
-type MockResult struct {
-	// IsMocked is true in every MockResult; a call without a mock has none.
-	IsMocked bool `json:"isMocked"`
-	// Result is what the first handler offered.
-	Result tasks.ToolResult `json:"result"`
-}
+type MockResult = tasks.MockResult
 
 // DispatchBeforeToolCall asks the handlers registered in this process for a
 // mock, in order: the first offer is taken and ends the asking. A handler that
