@@ -40,11 +40,12 @@ type Check func(ctx context.Context) error
 
 // The defaults of Config.
 const (
-	DefaultMaxBody      = 1 << 20
-	DefaultMaxWait      = 5 * time.Minute
-	DefaultStoreTimeout = 10 * time.Second
-	DefaultBodyTimeout  = 30 * time.Second
-	DefaultCheckTimeout = 2 * time.Second
+	DefaultMaxBody         = 1 << 20
+	DefaultMaxWait         = 5 * time.Minute
+	DefaultQuestionTimeout = time.Minute
+	DefaultStoreTimeout    = 10 * time.Second
+	DefaultBodyTimeout     = 30 * time.Second
+	DefaultCheckTimeout    = 2 * time.Second
 )
 
 // Config is what an API needs. The zero value is invalid: Events, Store and
@@ -55,6 +56,13 @@ type Config struct {
 	// Store keeps hooks, lanes and dead letters. Required; it must be the one that
 	// Events appends to.
 	Store Store
+	// Questions asks controls and keeps their verdicts. nil leaves the routes of the
+	// control path out.
+	Questions Questions
+	// QuestionTimeout is what a question has that names no timeout; 0 means
+	// DefaultQuestionTimeout. It must be the one of Questions: connections are kept
+	// open that long.
+	QuestionTimeout time.Duration
 	// EnvironmentHooks reads the deployment's own hooks; it is asked before hooks
 	// are registered and events are taken, and an error refuses both. nil means
 	// that there are none.
@@ -107,6 +115,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxWait == 0 {
 		c.MaxWait = DefaultMaxWait
 	}
+	if c.QuestionTimeout == 0 {
+		c.QuestionTimeout = DefaultQuestionTimeout
+	}
 	if c.StoreTimeout == 0 {
 		c.StoreTimeout = DefaultStoreTimeout
 	}
@@ -135,7 +146,7 @@ func (c Config) validate() error {
 		return errors.New("no token is configured, so that nobody could call; add one")
 	case c.MaxBody < 0, c.MaxEvents < 0:
 		return errors.New("a size limit is negative")
-	case c.MaxWait < 0, c.StoreTimeout < 0, c.BodyTimeout < 0, c.CheckTimeout < 0:
+	case c.MaxWait < 0, c.StoreTimeout < 0, c.BodyTimeout < 0, c.CheckTimeout < 0, c.QuestionTimeout < 0:
 		return errors.New("a timeout is negative")
 	}
 	for i, token := range c.Tokens {

@@ -114,6 +114,10 @@ func (a *API) storedHooks(ctx context.Context, operationID string) (json.RawMess
 	return hooks, nil
 }
 
+// StoredHooksError is what Questions fails with when the stored hooks of an
+// operation are invalid; err says why and may be shown.
+func StoredHooksError(err error) error { return storedHooksInvalid(err) }
+
 // storedHooksInvalid tells how to get out of it.
 func storedHooksInvalid(err error) *Problem {
 	detail := "the stored hooks of the operation are invalid; register them anew with PUT"

@@ -12,15 +12,18 @@ const (
 	logNotReady = "http.not_ready"
 	// logStatusUnread says that a wait ended without its event's status.
 	logStatusUnread = "http.status_unread"
+	// logQuestionCancelled says that a question ended with its request.
+	logQuestionCancelled = "http.question_cancelled"
 	// logEnvironment carries why the environment hooks are invalid.
 	logEnvironment = "http.environment_invalid"
 )
 
 // The keys of log lines that only requests have.
 const (
-	logKeyRequestID = "request_id"
-	logKeyMethod    = "method"
-	logKeyRoute     = "route"
-	logKeyCheck     = "check"
-	logKeyStack     = "stack"
+	logKeyRequestID  = "request_id"
+	logKeyMethod     = "method"
+	logKeyRoute      = "route"
+	logKeyCheck      = "check"
+	logKeyStack      = "stack"
+	logKeyQuestionID = "question_id"
 )

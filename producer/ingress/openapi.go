@@ -77,6 +77,9 @@ type (
 func (a *API) routes() {
 	a.hookRoutes()
 	a.eventRoutes()
+	if a.config.Questions != nil {
+		a.questionRoutes()
+	}
 	a.operatorRoutes()
 	register(a, huma.Operation{
 		OperationID: "getHealth", Method: http.MethodGet, Path: "/healthz", Tags: []string{"health"}, Summary: "Is the process alive?",
@@ -85,6 +88,7 @@ func (a *API) routes() {
 		OperationID: "getReadiness", Method: http.MethodGet, Path: "/readyz", Tags: []string{"health"}, Summary: "Can the server do its work?",
 	}, a.getReady)
 	a.describeBodies()
+	a.describeControlBodies()
 	a.tidySchemas()
 }
 
@@ -186,6 +190,7 @@ func schemaName(t reflect.Type, hint string) string {
 // grow, and of a hook unknown keys are dropped.
 var strict = map[string]bool{
 	"Webhook": true, "Options": true, "Retry": true, "Event": true, "EventBatch": true, "HookBatch": true, "Replay": true, "Filter": true,
+	"Question": true, "ChainLink": true,
 }
 
 // tidySchemas takes back what the framework takes for granted: that a list may

@@ -16,7 +16,7 @@ const documentPath = "../../docs/openapi.json"
 
 func TestOpenAPIDocumentIsCheckedIn(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := asking(t, &questions{})
 	served := b.call("GET", "/openapi.json", "").want(200)
 	if got := served.header.Get("Content-Type"); got != "application/openapi+json" {
 		t.Fatalf("content-type is %q", got)
@@ -40,7 +40,7 @@ func TestOpenAPIDocumentIsCheckedIn(t *testing.T) {
 
 func TestOpenAPIDocumentTellsWhatTheAPIDoes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := asking(t, &questions{})
 	var document struct {
 		OpenAPI string `json:"openapi"`
 		Paths   map[string]map[string]struct {
@@ -82,19 +82,23 @@ func TestOpenAPIDocumentTellsWhatTheAPIDoes(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"get /healthz":                        {""},
-		"get /readyz":                         {""},
-		"put /v1/operations/{op}/hooks":       {"runtime", "op", "body"},
-		"post /v1/operations/{op}/hooks":      {"runtime", "op", "body"},
-		"get /v1/operations/{op}/hooks":       {"runtime", "op"},
-		"delete /v1/operations/{op}/hooks":    {"runtime", "op"},
-		"post /v1/operations/{op}/events":     {"runtime", "op", "await", "awaitMode", "traceparent", "body"},
-		"get /v1/operations/{op}/events/{id}": {"runtime", "op", "id", "wait", "mode"},
-		"get /v1/lanes":                       {"operator", "limit"},
-		"get /v1/lanes/{op}":                  {"operator", "op"},
-		"get /v1/dead-letters":                {"operator", "operation", "hook", "type", "class", "cursor", "limit"},
-		"get /v1/dead-letters/{id}":           {"operator", "id"},
-		"post /v1/dead-letters:replay":        {"operator", "body"},
+		"get /healthz":                                 {""},
+		"get /readyz":                                  {""},
+		"put /v1/operations/{op}/hooks":                {"runtime", "op", "body"},
+		"post /v1/operations/{op}/hooks":               {"runtime", "op", "body"},
+		"get /v1/operations/{op}/hooks":                {"runtime", "op"},
+		"delete /v1/operations/{op}/hooks":             {"runtime", "op"},
+		"post /v1/operations/{op}/events":              {"runtime", "op", "await", "awaitMode", "traceparent", "body"},
+		"get /v1/operations/{op}/events/{id}":          {"runtime", "op", "id", "wait", "mode"},
+		"post /v1/operations/{op}/tool-calls:evaluate": {"runtime", "op", "wait", "Prefer", "traceparent", "body"},
+		"post /v1/operations/{op}/tool-calls:explain":  {"runtime", "op", "body"},
+		"get /v1/operations/{op}/verdicts/{id}":        {"runtime", "op", "id", "wait"},
+		"delete /v1/operations/{op}/verdicts/{id}":     {"runtime", "op", "id"},
+		"get /v1/lanes":                                {"operator", "limit"},
+		"get /v1/lanes/{op}":                           {"operator", "op"},
+		"get /v1/dead-letters":                         {"operator", "operation", "hook", "type", "class", "cursor", "limit"},
+		"get /v1/dead-letters/{id}":                    {"operator", "id"},
+		"post /v1/dead-letters:replay":                 {"operator", "body"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("operations (-want +got):\n%s", diff)

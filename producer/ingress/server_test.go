@@ -113,17 +113,22 @@ func TestBodyThatEndsEarlyOrNever(t *testing.T) {
 	}
 }
 
+// behind puts the API behind a server with short timeouts.
+func (b *bundle) behind(timeout time.Duration) {
+	server := httptest.NewUnstartedServer(b.api.Handler())
+	server.Config.ReadTimeout, server.Config.WriteTimeout = timeout, timeout
+	server.Start()
+	b.t.Cleanup(server.Close)
+	b.url = server.URL
+}
+
 // TestWaitOutlastsTheServersTimeouts runs behind a server whose timeouts are
 // shorter than the wait.
 func TestWaitOutlastsTheServersTimeouts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.register(hookJSON("h"))
-	server := httptest.NewUnstartedServer(b.api.Handler())
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
-	server.Start()
-	t.Cleanup(server.Close)
-	b.url = server.URL
+	b.behind(100 * time.Millisecond)
 	start := time.Now()
 	b.post("?await=400ms", eventJSON(`"id":"e",`)).want(202)
 	b.call("GET", "/v1/operations/op/events/e?wait=400ms", "").want(200)
