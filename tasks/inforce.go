@@ -84,7 +84,9 @@ func InForce(ev *Event, caller, env []Hook) ([]HookInForce, []MatchFailure) {
 }
 
 type selection struct {
-	event    *Event
+	event *Event
+	// controls selects the hooks that decide instead of those that observe.
+	controls bool
 	hooks    []HookInForce
 	failures []MatchFailure
 	// counts takes over from looking through hooks and failures once they are many.
@@ -96,7 +98,7 @@ type selection struct {
 const few = 16
 
 func (s *selection) consider(h *Hook) {
-	if h.Type != s.event.Type || h.Control() || (h.Webhook == nil && h.Handler == nil) {
+	if h.Type != s.event.Type || h.Control() != s.controls || (h.Webhook == nil && h.Handler == nil) {
 		return
 	}
 	matches, err := h.Matches(s.event)
