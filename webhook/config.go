@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,7 +20,10 @@ const DefaultUserAgent = "Gantry"
 // Payloads builds the body of an attempt. It is asked anew for each attempt, and
 // returns an error when ctx ends first.
 type Payloads interface {
+	// Build returns what a notification sends.
 	Build(ctx context.Context, del Delivery) ([]byte, error)
+	// BuildControl returns what a control is asked with.
+	BuildControl(ctx context.Context, hookID string, hookType tasks.HookType, event json.RawMessage) ([]byte, error)
 }
 
 // Publisher hands a request to QStash, which carries it to its destination.

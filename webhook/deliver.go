@@ -69,25 +69,43 @@ func (d *Deliverer) attempt(ctx context.Context, del *Delivery) Result {
 
 // fetch sends the request itself.
 func (d *Deliverer) fetch(ctx context.Context, del *Delivery, body []byte) Result {
-	t, err := d.targets.resolve(del.Hook.Webhook.URL, fetchBase(d.env))
+	out, err := d.prepare(del, body)
 	if err != nil {
 		return failedBefore(err)
+	}
+	return d.send(ctx, out)
+}
+
+// outgoing is a request that is ready to be sent, and its way out.
+type outgoing struct {
+	client  *egress.Client
+	req     *http.Request
+	timeout time.Duration
+	conn    connection
+}
+
+// prepare resolves what the environment has a say in, anew for each attempt, and
+// builds the request. An error means that nothing may be sent.
+func (d *Deliverer) prepare(del *Delivery, body []byte) (*outgoing, error) {
+	w := del.Hook.Webhook
+	t, err := d.targets.resolve(w.URL, fetchBase(d.env))
+	if err != nil {
+		return nil, err
 	}
 	header, err := d.headers(del.Hook)
 	if err != nil {
-		return failedBefore(err)
+		return nil, err
 	}
-	client := d.client(del.Hook)
+	out := &outgoing{client: d.client(del.Hook), timeout: Timeout(w)}
 	if t.spelled != "" {
-		if err := client.CheckHost(t.spelled); err != nil {
-			return failedBefore(err)
+		if err := out.client.CheckHost(t.spelled); err != nil {
+			return nil, err
 		}
 	}
-	req, err := d.newRequest(del, t, header, body)
-	if err != nil {
-		return failedBefore(err)
+	if out.req, err = d.newRequest(del, t, header, body); err != nil {
+		return nil, err
 	}
-	return d.send(ctx, client, req, Timeout(del.Hook.Webhook))
+	return out, nil
 }
 
 func (d *Deliverer) headers(hook *tasks.Hook) (http.Header, error) {
@@ -111,14 +129,19 @@ type connection struct {
 
 func (c *connection) got(httptrace.GotConnInfo) { c.made.Store(true) }
 
-func (d *Deliverer) send(ctx context.Context, client *egress.Client, req *http.Request, timeout time.Duration) Result {
-	attempt, cancel := context.WithTimeout(ctx, timeout)
+// do sends the request within attempt, which bounds all of it, the reply's body
+// included.
+func (out *outgoing) do(attempt context.Context) (*http.Response, error) {
+	out.conn.trace.GotConn = out.conn.got
+	return out.client.Do(out.req.WithContext(httptrace.WithClientTrace(attempt, &out.conn.trace)))
+}
+
+func (d *Deliverer) send(ctx context.Context, out *outgoing) Result {
+	attempt, cancel := context.WithTimeout(ctx, out.timeout)
 	defer cancel()
-	conn := new(connection)
-	conn.trace.GotConn = conn.got
-	resp, err := client.Do(req.WithContext(httptrace.WithClientTrace(attempt, &conn.trace)))
+	resp, err := out.do(attempt)
 	if err != nil {
-		return failedSending(ctx, err, conn.made.Load())
+		return failedSending(ctx, err, out.conn.made.Load())
 	}
 	result := d.judge(resp)
 	discard(resp, cancel)
@@ -127,7 +150,7 @@ func (d *Deliverer) send(ctx context.Context, client *egress.Client, req *http.R
 
 // judge maps a reply to a result by its head alone.
 func (d *Deliverer) judge(resp *http.Response) Result {
-	class := statusClass(resp.StatusCode)
+	class := StatusClass(resp.StatusCode)
 	if class == "" {
 		return Result{Delivered: true, Status: resp.StatusCode}
 	}

@@ -201,9 +201,11 @@ func TestStatusClasses(t *testing.T) {
 		want   webhook.Result
 	}{
 		"200": {status: 200, want: ok}, "201": {status: 201, want: ok}, "204": {status: 204, want: ok}, "299": {status: 299, want: ok},
-		"300":                {status: 300, want: fail(tasks.ClassHTTP3xx, "network_error (HTTP 300)")},
-		"304":                {status: 304, want: fail(tasks.ClassHTTP3xx, "network_error (HTTP 304)")},
-		"399":                {status: 399, want: fail(tasks.ClassHTTP3xx, "network_error (HTTP 399)")},
+		"300":                {status: 300, want: fail(tasks.ClassHTTP4xx, "http_error (HTTP 300)")},
+		"301":                {status: 301, want: fail(tasks.ClassHTTP3xx, "network_error (HTTP 301)")},
+		"304":                {status: 304, want: fail(tasks.ClassHTTP4xx, "http_error (HTTP 304)")},
+		"308":                {status: 308, want: fail(tasks.ClassHTTP3xx, "network_error (HTTP 308)")},
+		"399":                {status: 399, want: fail(tasks.ClassHTTP4xx, "http_error (HTTP 399)")},
 		"400":                {status: 400, want: fail(tasks.ClassHTTP4xx, "http_error (HTTP 400)")},
 		"499":                {status: 499, want: fail(tasks.ClassHTTP4xx, "http_error (HTTP 499)")},
 		"410 is final":       {status: 410, want: final(fail(tasks.ClassHTTP4xx, "http_error (HTTP 410)"), tasks.ReasonEndpointGone)},

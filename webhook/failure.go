@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/webhook/egress"
@@ -64,6 +65,12 @@ func failedSending(caller context.Context, err error, connected bool) Result {
 	if caller.Err() != nil {
 		return Result{Cancelled: true}
 	}
+	return failedRequest(err, connected)
+}
+
+// failedRequest builds the result of a request that ended without a reply for
+// reasons that are not the caller's.
+func failedRequest(err error, connected bool) Result {
 	if errors.Is(err, egress.ErrDenied) {
 		return failedBefore(err)
 	}
@@ -74,19 +81,30 @@ func failedSending(caller context.Context, err error, connected bool) Result {
 	return failed(class, "")
 }
 
-// statusClass maps the status of a reply to a class; "" means success.
-func statusClass(status int) tasks.FailureClass {
+// StatusClass maps the status of a reply to a class; "" means success. Only the
+// statuses that name another address are redirects; the others of 3xx count with
+// 4xx, as an answer that is not the one asked for. What HTTP has no final status
+// for is no reply (docs/behaviour.md §8).
+func StatusClass(status int) tasks.FailureClass {
 	switch {
 	case status >= 200 && status < 300:
 		return ""
-	case status >= 300 && status < 400:
+	case redirects(status):
 		return tasks.ClassHTTP3xx
-	case status == 429:
+	case status == http.StatusTooManyRequests:
 		return tasks.ClassHTTP429
-	case status >= 400 && status < 500:
+	case status >= 300 && status < 500:
 		return tasks.ClassHTTP4xx
 	case status >= 500:
 		return tasks.ClassHTTP5xx
 	}
-	return tasks.ClassInvalidResponse
+	return tasks.ClassReset
+}
+
+func redirects(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
 }

@@ -78,16 +78,16 @@ func TestTransportFailures(t *testing.T) {
 			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)",
 		}},
 		"is not HTTP": {serve: saying(secretRemote+"\r\n\r\n", nil), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)",
 		}},
 		"bad status": {serve: saying("HTTP/1.1 "+secretRemote+"\r\n\r\n", nil), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)",
 		}},
 		"switches protocols": {serve: saying("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", nil), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Status: 101, Message: "Hook HTTP request failed: invalid_response (HTTP 101)",
+			Class: tasks.ClassReset, Status: 101, Message: "Hook HTTP request failed: network_error (HTTP 101)",
 		}},
 		"endless head": {serve: saying("HTTP/1.1 200 OK\r\n", drip("X-A: "+strings.Repeat(secretRemote, 50)+"\r\n")), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)",
 		}},
 		"never answers": {serve: saying("", hang), timeout: 1.5, want: webhook.Result{
 			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout",
@@ -96,7 +96,7 @@ func TestTransportFailures(t *testing.T) {
 			Class: tasks.ClassTimeout, Message: "Hook HTTP request failed: timeout",
 		}},
 		"interim replies for ever": {serve: saying("", drip("HTTP/1.1 103 Early Hints\r\n\r\n")), want: webhook.Result{
-			Class: tasks.ClassInvalidResponse, Message: "Hook HTTP request failed: invalid_response",
+			Class: tasks.ClassReset, Message: "Hook HTTP request failed: network_error (reset)",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,6 +40,13 @@ func (p payloads) Build(ctx context.Context, del webhook.Delivery) ([]byte, erro
 	return del.Event, nil
 }
 
+func (p payloads) BuildControl(ctx context.Context, hookID string, hookType tasks.HookType, event json.RawMessage) ([]byte, error) {
+	if p.build != nil {
+		return p.build(ctx, webhook.Delivery{Hook: &tasks.Hook{ID: hookID}, Type: hookType, Event: event})
+	}
+	return event, nil
+}
+
 func environment(vars map[string]string) tasks.Environment {
 	return func(name string) (string, bool) { value, ok := vars[name]; return value, ok }
 }

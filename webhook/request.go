@@ -15,6 +15,8 @@ import (
 const (
 	HeaderDeliveryID = "Gantry-Delivery-Id"
 	HeaderTaskID     = "Gantry-Task-Id"
+	// HeaderQuestionID stands in place of HeaderTaskID when the reply decides.
+	HeaderQuestionID = "Gantry-Question-Id"
 	HeaderHookID     = "Gantry-Hook-Id"
 	HeaderSequence   = "Gantry-Sequence"
 	HeaderToken      = "Gantry-Token"
@@ -33,7 +35,7 @@ const (
 // reservedHeaders cannot be configured, in lower case.
 var reservedHeaders = map[string]bool{
 	"gantry-delivery-id": true, "gantry-task-id": true, "gantry-hook-id": true,
-	"gantry-sequence": true, "gantry-token": true, "gantry-attempt": true,
+	"gantry-sequence": true, "gantry-token": true, "gantry-attempt": true, "gantry-question-id": true,
 }
 
 // newRequest builds the request of an attempt from resolved headers, which
@@ -94,7 +96,11 @@ func (d *Deliverer) addOwn(del *Delivery, header http.Header, own configuredOwn)
 		header[headerUserAgent] = d.userAgent
 	}
 	set(HeaderDeliveryID, headerSafe(del.ID))
-	set(HeaderTaskID, headerSafe(del.TaskID))
+	if del.Hook.Control() {
+		set(HeaderQuestionID, headerSafe(del.TaskID))
+	} else {
+		set(HeaderTaskID, headerSafe(del.TaskID))
+	}
 	set(HeaderHookID, headerSafe(del.Hook.ID))
 	set(HeaderAttempt, strconv.Itoa(del.Attempt))
 	if del.Sequence != 0 {

@@ -199,7 +199,7 @@ func TestTimeout(t *testing.T) {
 func TestRedirectsFail(t *testing.T) {
 	t.Parallel()
 	other := newReceiver(t, nil)
-	for _, status := range []int{301, 302, 303, 304, 307, 308} {
+	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, location := range []string{other.URL + "/?q=" + secretRemote, ""} {
 			r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 				if location != "" {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"syscall"
@@ -64,9 +63,9 @@ func (e *HandshakeError) Error() string { return "tls handshake: " + e.Err.Error
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
 // FailureClass maps an error of Client.Do to its class, by type and never by
-// text; nil gives "". An error that is none of the known kinds is a reply that
-// is not HTTP. Whether the caller's own context ended is for the caller to test
-// first (docs/behaviour.md §8).
+// text; nil gives "". A connection that carries something else than HTTP counts
+// like one that breaks: no reply arrived on it. Whether the caller's own context
+// ended is for the caller to test first (docs/behaviour.md §8).
 func FailureClass(err error) tasks.FailureClass {
 	switch {
 	case err == nil:
@@ -83,10 +82,8 @@ func FailureClass(err error) tasks.FailureClass {
 		return tasks.ClassTLS
 	case isTimeout(err):
 		return tasks.ClassTimeout
-	case isReset(err):
-		return tasks.ClassReset
 	}
-	return tasks.ClassInvalidResponse
+	return tasks.ClassReset
 }
 
 func connectClass(err error) tasks.FailureClass {
@@ -118,25 +115,6 @@ func isTimeout(err error) bool {
 	netErr, ok := errors.AsType[net.Error](err)
 	return ok && netErr.Timeout()
 }
-
-func isReset(err error) bool {
-	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return is[streamError](err)
-}
-
-// streamError has the shape into which net/http converts its HTTP/2 stream
-// errors for errors.As.
-type streamError struct {
-	StreamID uint32
-	Code     uint32
-	Cause    error
-}
-
-func (streamError) Error() string { return "stream reset" }
 
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)

@@ -75,9 +75,9 @@ func TestFailureClasses(t *testing.T) {
 	}{
 		"closes without a reply":  {readRequest, "http", tasks.ClassReset},
 		"resets":                  {resetting, "http", tasks.ClassReset},
-		"is not HTTP":             {replying("SSH-2.0-OpenSSH\r\n\r\n"), "http", tasks.ClassInvalidResponse},
+		"is not HTTP":             {replying("SSH-2.0-OpenSSH\r\n\r\n"), "http", tasks.ClassReset},
 		"breaks off in the head":  {replying("HTTP/1.1 200 OK\r\nX-A: 1\r\n"), "http", tasks.ClassReset},
-		"endless head":            {replying("HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 1<<20) + "\r\n\r\n"), "http", tasks.ClassInvalidResponse},
+		"endless head":            {replying("HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 1<<20) + "\r\n\r\n"), "http", tasks.ClassReset},
 		"plain text where TLS is": {replying("HTTP/1.1 400 Bad Request\r\n\r\n"), "https", tasks.ClassTLS},
 		"closes in the handshake": {func(net.Conn) {}, "https", tasks.ClassTLS},
 	} {
