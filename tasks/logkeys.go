@@ -5,6 +5,7 @@ package tasks
 const (
 	LogOperationID = "operation_id"
 	LogTaskID      = "task_id"
+	LogQuestionID  = "question_id"
 	LogHookID      = "hook_id"
 	LogAttempt     = "attempt"
 	LogHookType    = "hook_type"
@@ -16,6 +17,9 @@ const (
 	LogClass       = "class"
 	LogCode        = "code"
 	LogReason      = "reason"
+	LogDecision    = "decision"
+	LogOnError     = "on_error"
+	LogOutcome     = "outcome"
 	LogStatus      = "status"
 	LogMessage     = "detail"
 	LogCount       = "count"

@@ -58,7 +58,7 @@ func (d *Deliverer) Ask(ctx context.Context, req ControlRequest) ControlReply {
 	start := d.now()
 	reply := d.ask(ctx, &req)
 	// What arrived for somebody who went away meanwhile is nothing.
-	if cancelled(ctx) {
+	if Cancelled(ctx) {
 		reply = ControlReply{Cancelled: true}
 	}
 	reply.Elapsed = d.now().Sub(start)
@@ -68,8 +68,9 @@ func (d *Deliverer) Ask(ctx context.Context, req ControlRequest) ControlReply {
 	return reply
 }
 
-// cancelled reports whether ctx ended for another reason than its deadline.
-func cancelled(ctx context.Context) bool {
+// Cancelled reports whether ctx ended for another reason than its deadline: the
+// asker went away, which is never a failure of a control.
+func Cancelled(ctx context.Context) bool {
 	err := ctx.Err()
 	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 }
