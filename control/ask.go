@@ -10,8 +10,8 @@ import (
 	"github.com/gantry-hooks/gantry/webhook"
 )
 
-// asked is what came of one control.
-type asked struct {
+// response is what came of one control.
+type response struct {
 	reply Reply
 	// id is the delivery's; "" when nothing was asked.
 	id      string
@@ -22,19 +22,19 @@ type asked struct {
 }
 
 // ask asks one control, unless it is clear before that it cannot answer.
-func (c *chain) ask(ctx context.Context, control *tasks.ControlInForce) asked {
+func (c *chain) ask(ctx context.Context, control *tasks.ControlInForce) response {
 	switch {
 	case control.Err != nil:
-		return asked{reply: replyError(tasks.ClassConfiguration), detail: "matcher gave no answer"}
+		return response{reply: replyError(tasks.ClassConfiguration), detail: "matcher gave no answer"}
 	case ctx.Err() != nil && !webhook.Cancelled(ctx):
-		return asked{reply: replyError(tasks.ClassTimeout), detail: "no time was left to ask"}
+		return response{reply: replyError(tasks.ClassTimeout), detail: "no time was left to ask"}
 	}
 	id := c.deliveryID(control)
 	reply := c.asker.Ask(ctx, webhook.ControlRequest{
 		Hook: control.Hook, Type: c.q.Type, Event: c.q.Event, ID: id,
 		QuestionID: c.q.ID, OperationID: c.q.OperationID, Trace: c.q.Trace,
 	})
-	return asked{reply: c.read(&reply), id: id, status: reply.Status, elapsed: reply.Elapsed, detail: reply.Message}
+	return response{reply: c.read(&reply), id: id, status: reply.Status, elapsed: reply.Elapsed, detail: reply.Message}
 }
 
 func (c *chain) read(reply *webhook.ControlReply) Reply {
@@ -58,7 +58,7 @@ func (c *chain) deliveryID(control *tasks.ControlInForce) string {
 // eventAsked is the one log line of a control.
 const eventAsked = "control.asked"
 
-func (c *chain) logAsked(control *tasks.ControlInForce, a *asked) {
+func (c *chain) logAsked(control *tasks.ControlInForce, a *response) {
 	level := logrus.DebugLevel
 	switch a.reply.Class {
 	case tasks.ControlDeny:
@@ -94,7 +94,7 @@ func (e *Evaluator) logs(level logrus.Level) bool {
 }
 
 // fields never hold what the control wrote, a reason included.
-func (c *chain) fields(control *tasks.ControlInForce, a *asked) logrus.Fields {
+func (c *chain) fields(control *tasks.ControlInForce, a *response) logrus.Fields {
 	f := logrus.Fields{
 		tasks.LogOperationID: c.q.OperationID, tasks.LogQuestionID: c.q.ID, tasks.LogHookID: control.Hook.ID,
 		tasks.LogHookType: string(c.q.Type), tasks.LogDecision: string(a.reply.Class),

@@ -144,19 +144,19 @@ func (c *chain) settle(status tasks.VerdictStatus, outcome tasks.VerdictOutcome,
 
 // decide lets one control decide and reports whether the chain ends with it.
 func (c *chain) decide(ctx context.Context, control *tasks.ControlInForce) bool {
-	asked := c.ask(ctx, control)
+	got := c.ask(ctx, control)
 	policy := control.Hook.ErrorPolicy()
 	c.verdict.Controls = append(c.verdict.Controls, tasks.ControlResult{
-		HookID: control.Hook.ID, OperationID: control.OperationID, Class: asked.reply.Class, Code: asked.reply.Code(),
-		Failure: asked.reply.Failure, OnError: policy, Status: asked.status, ElapsedMS: asked.elapsed.Milliseconds(),
+		HookID: control.Hook.ID, OperationID: control.OperationID, Class: got.reply.Class, Code: got.reply.Code(),
+		Failure: got.reply.Failure, OnError: policy, Status: got.status, ElapsedMS: got.elapsed.Milliseconds(),
 	})
-	c.metrics.asked(&asked)
-	c.logAsked(control, &asked)
-	switch asked.reply.Class {
+	c.metrics.asked(&got)
+	c.logAsked(control, &got)
+	switch got.reply.Class {
 	case tasks.ControlAllow, tasks.ControlNotification:
 		return false
 	case tasks.ControlDeny:
-		c.settle(tasks.VerdictBlocked, tasks.OutcomeDenied, asked.reply.Reason)
+		c.settle(tasks.VerdictBlocked, tasks.OutcomeDenied, got.reply.Reason)
 		return true
 	case tasks.ControlCancelled:
 		c.settle(tasks.VerdictCancelled, tasks.OutcomeCancelled, "")
@@ -169,6 +169,6 @@ func (c *chain) decide(ctx context.Context, control *tasks.ControlInForce) bool 
 		return true
 	}
 	c.open = true
-	c.metrics.failedOpen(asked.reply.Code())
+	c.metrics.failedOpen(got.reply.Code())
 	return false
 }

@@ -78,6 +78,6 @@ func (m *evaluatorMetrics) failedOpen(code tasks.TransportCode) {
 	m.open.WithLabelValues(string(code)).Inc()
 }
 
-func (m *evaluatorMetrics) asked(a *asked) {
+func (m *evaluatorMetrics) asked(a *response) {
 	m.seconds.WithLabelValues(string(a.reply.Class), string(a.reply.Code())).Observe(a.elapsed.Seconds())
 }
