@@ -51,16 +51,17 @@ type cli struct {
 	Config string            `help:"YAML file with settings." placeholder:"FILE" type:"path"`
 	Set    map[string]string `help:"Setting by dotted path; wins over everything else. Repeatable." placeholder:"PATH=VALUE" mapsep:"none"`
 
-	Dev     devCmd     `cmd:"" help:"Run everything in one process, with a demonstration."`
-	Serve   serveCmd   `cmd:"" help:"Serve the HTTP API."`
-	Worker  workerCmd  `cmd:"" help:"Deliver events."`
-	Enqueue enqueueCmd `cmd:"" help:"Register hooks and send events from files."`
-	Lanes   lanesCmd   `cmd:"" help:"Show lanes: what waits, what is parked and why."`
-	Dead    deadCmd    `cmd:"" help:"List, show and replay dead letters."`
-	Hooks   hooksCmd   `cmd:"" help:"Check files of hooks."`
-	Conf    confCmd    `cmd:"" name:"config" help:"Check and document the settings."`
-	Bench   benchCmd   `cmd:"" help:"Measure, next to raw asynq and plain HTTP."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Dev      devCmd      `cmd:"" help:"Run everything in one process, with a demonstration."`
+	Serve    serveCmd    `cmd:"" help:"Serve the HTTP API."`
+	Worker   workerCmd   `cmd:"" help:"Deliver events."`
+	Enqueue  enqueueCmd  `cmd:"" help:"Register hooks and send events from files."`
+	Evaluate evaluateCmd `cmd:"" help:"Ask the controls about one tool call."`
+	Lanes    lanesCmd    `cmd:"" help:"Show lanes: what waits, what is parked and why."`
+	Dead     deadCmd     `cmd:"" help:"List, show and replay dead letters."`
+	Hooks    hooksCmd    `cmd:"" help:"Check files of hooks, and explain which of them decide about a tool call."`
+	Conf     confCmd     `cmd:"" name:"config" help:"Check and document the settings."`
+	Bench    benchCmd    `cmd:"" help:"Measure, next to raw asynq and plain HTTP."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // usageError is a mistake in how a command was called.
@@ -124,6 +125,9 @@ func report(p *process, err error) int {
 	}
 	if errors.Is(err, errReported) {
 		return exitFailure
+	}
+	if code, ok := exitCode(err); ok {
+		return code
 	}
 	code := exitFailure
 	if problems := config.SettingErrors(err); len(problems) > 0 {

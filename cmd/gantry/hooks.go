@@ -11,7 +11,8 @@ import (
 
 // hooksCmd is "gantry hooks".
 type hooksCmd struct {
-	Check hooksCheckCmd `cmd:"" help:"Check files of hooks by the rules of the API."`
+	Check   hooksCheckCmd   `cmd:"" help:"Check files of hooks by the rules of the API."`
+	Explain hooksExplainCmd `cmd:"" help:"Which controls decide about a tool call, in which order, and what their errors mean?"`
 }
 
 // hooksCheckCmd is "gantry hooks check".
