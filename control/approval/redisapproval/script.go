@@ -1,0 +1,57 @@
+package redisapproval
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gantry-hooks/gantry/control/approval"
+)
+
+//go:embed scripts/*.lua
+var sources embed.FS
+
+// scripts are the transitions, each with lib.lua in front.
+type scripts struct {
+	open, claim, publish, restore *redis.Script
+}
+
+func loadScripts() scripts {
+	return scripts{open: load("open"), claim: load("claim"), publish: load("publish"), restore: load("restore")}
+}
+
+func load(name string) *redis.Script { return redis.NewScript(mustRead("lib") + mustRead(name)) }
+
+func mustRead(name string) string {
+	src, err := sources.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return string(src)
+}
+
+// run executes a script on the shard of an operation and returns its texts.
+func (s *Store) run(ctx context.Context, script *redis.Script, operationID string, args ...any) ([]string, error) {
+	reply, err := script.Run(ctx, s.client, s.shard(operationID).script(), args...).StringSlice()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if len(reply) == 0 {
+		return nil, errors.New("read script reply: it is empty")
+	}
+	return reply, nil
+}
+
+func (s *Store) shard(operationID string) keys { return s.keys[shardOf(operationID, len(s.keys))] }
+
+// unavailable marks an error of Redis or of the way to it. The caller's own
+// context error stays visible beside it.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", approval.ErrUnavailable, err)
+}

@@ -1,0 +1,81 @@
+package deferred
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The outcomes of a callback in gantry_deferred_completions_total, beside those of
+// Outcome: a publication is split by what was published.
+const (
+	outcomeDenied = "denied"
+	outcomeError  = "error"
+)
+
+// metrics counts what passes through a Service. No label holds an id.
+type metrics struct {
+	completions *prometheus.CounterVec
+	waiters     prometheus.Gauge
+	waits       prometheus.Histogram
+}
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		completions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gantry_deferred_completions_total",
+			Help: "Callbacks with deferred results, by what became of them.",
+		}, []string{"outcome"}),
+		waiters: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gantry_deferred_waiters",
+			Help: "Callers that wait for a deferred result now.",
+		}),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "gantry_deferred_wait_seconds",
+			Help:    "Time that callers waited for a deferred result.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
+		}),
+	}
+	for _, outcome := range []string{string(Published), outcomeDenied, string(Duplicate), string(Cancelled), outcomeError} {
+		m.completions.WithLabelValues(outcome)
+	}
+	if registerer == nil {
+		return m, nil
+	}
+	return m, errors.Join(adopt(registerer, &m.completions), adopt(registerer, &m.waiters), adopt(registerer, &m.waits))
+}
+
+// adopt registers *collector, or replaces it by the one registered before.
+func adopt[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
+	err := registerer.Register(*collector)
+	var taken prometheus.AlreadyRegisteredError
+	if errors.As(err, &taken) {
+		if existing, ok := taken.ExistingCollector.(C); ok {
+			*collector = existing
+			return nil
+		}
+	}
+	return err
+}
+
+func (m *metrics) completed(done Completed, err error) {
+	outcome := string(done.Outcome)
+	switch {
+	case err != nil:
+		outcome = outcomeError
+	case done.Outcome == Published && done.Row.Denied:
+		outcome = outcomeDenied
+	}
+	m.completions.WithLabelValues(outcome).Inc()
+}
+
+// waiting counts one waiter until the returned function is called.
+func (m *metrics) waiting() (done func()) {
+	start := time.Now()
+	m.waiters.Inc()
+	return func() {
+		m.waiters.Dec()
+		m.waits.Observe(time.Since(start).Seconds())
+	}
+}
