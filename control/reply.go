@@ -80,6 +80,9 @@ func text(raw json.RawMessage) (string, bool) {
 	if raw[0] != '"' {
 		return "", false
 	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), true
+	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return "", false
