@@ -1,0 +1,167 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/gantry-hooks/gantry/tasks"
+)
+
+const (
+	// postPauseMin and postPauseMax bound the pause after a posting that failed.
+	postPauseMin = 20 * time.Millisecond
+	postPauseMax = 500 * time.Millisecond
+	// settleTimeout bounds an asker's own settlement, beyond the deadline if need be.
+	settleTimeout = 50 * time.Millisecond
+	// cancelTimeout bounds the settlement of a caller who is gone.
+	cancelTimeout = time.Second
+)
+
+func (c *Client) posting(p *plan, inbox string) *Posting {
+	fallback := unanswered(&p.question, p.policy)
+	return &Posting{
+		Name:     c.cfg.Exchange.Name(p.question.OperationID, p.question.ID),
+		Question: &p.question, Digest: p.digest(), Fallback: &fallback, Inbox: inbox,
+	}
+}
+
+// asking is one question that a caller waits for. It belongs to the caller's
+// goroutine.
+type asking struct {
+	*Client
+	posting *Posting
+	waiter  *waiter
+	// until is when the caller gives up, deadline when the verdict is due.
+	until, deadline time.Time
+	pause           time.Duration
+}
+
+// ask puts a question to the workers and waits for its verdict.
+func (c *Client) ask(ctx context.Context, p *plan) (tasks.Verdict, error) {
+	began, timeout := time.Now(), p.question.Timeout
+	posting := c.posting(p, c.inbox.name)
+	a := &asking{
+		Client: c, posting: posting, waiter: c.inbox.join(posting.Name),
+		until: began.Add(timeout - margin(timeout)), deadline: began.Add(timeout), pause: postPauseMin,
+	}
+	defer c.inbox.leave(a.waiter)
+	v, err := a.wait(ctx)
+	if err == nil && ctx.Err() != nil && v.Status != tasks.VerdictCancelled {
+		// Cancellation is never permission, also when the answer was first.
+		v = cancelled(p.question.ID, p.question.Type)
+	}
+	return v, err
+}
+
+func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
+	end := time.NewTimer(time.Until(a.until))
+	defer end.Stop()
+	v, again, err := a.post(ctx)
+	for v == nil && err == nil {
+		select {
+		case v = <-a.waiter.heard:
+			if v == nil {
+				v, again, err = a.post(ctx)
+			}
+		case <-again:
+			v, again, err = a.post(ctx)
+		case <-end.C:
+			return a.giveUp(), nil
+		case <-ctx.Done():
+			return a.cancel(), nil
+		case <-a.inbox.closing:
+			return a.cancel(), nil
+		}
+	}
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	return *v, nil
+}
+
+// post hands the question over, or over again: what stands is joined, and what
+// Redis lost is asked anew. again fires when it has to be tried once more.
+func (a *asking) post(ctx context.Context) (v *tasks.Verdict, again <-chan time.Time, err error) {
+	left := time.Until(a.until)
+	if left < time.Millisecond {
+		return nil, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(left, submitTimeout))
+	defer cancel()
+	a.posting.Question.Timeout = time.Until(a.deadline)
+	standing, err := a.cfg.Exchange.Post(ctx, a.posting)
+	switch {
+	case err == nil:
+		a.pause = postPauseMin
+		return standing.Verdict, nil, nil
+	case errors.Is(err, ErrUnavailable):
+		pause := jitter(a.pause)
+		a.pause = min(2*a.pause, postPauseMax)
+		return nil, time.After(pause), nil
+	}
+	if _, reused := errors.AsType[*ReusedError](err); reused {
+		return nil, nil, err
+	}
+	// What stands cannot be read, so it permits nothing.
+	a.trouble(err)
+	fallback := *a.posting.Fallback
+	fallback.Unsettled = true
+	return &fallback, nil, nil
+}
+
+// giveUp settles the question by its failure policy, and reads what stands.
+func (a *asking) giveUp() tasks.Verdict {
+	v, err := a.settle(a.posting.Fallback, max(time.Until(a.deadline), settleTimeout))
+	if err != nil {
+		a.trouble(err)
+	} else if v.By == tasks.ByAsker {
+		a.line().WithField(tasks.LogOutcome, string(v.Outcome)).Warn("control.unanswered")
+	}
+	return v
+}
+
+// cancel settles the question as cancelled, so that its worker stops.
+func (a *asking) cancel() tasks.Verdict {
+	q := a.posting.Question
+	gone := cancelled(q.ID, q.Type)
+	v, err := a.settle(&gone, cancelTimeout)
+	if err != nil {
+		a.trouble(err)
+	}
+	return v
+}
+
+// settle writes a verdict unless there is one, and returns the one that stands.
+// With an error it is the given one, unsettled.
+func (a *asking) settle(v *tasks.Verdict, timeout time.Duration) (tasks.Verdict, error) {
+	// The caller's context may be over, which is why it settles.
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	settled, err := a.cfg.Exchange.Settle(ctx, &Settlement{
+		Name: a.posting.Name, Verdict: v, Writer: a.inbox.name, Source: tasks.ByAsker, Digest: a.posting.Digest,
+	})
+	if err != nil {
+		own := *v
+		own.Unsettled = true
+		return own, err
+	}
+	return settled.Verdict, nil
+}
+
+func (a *asking) trouble(err error) {
+	a.line().WithField(tasks.LogErr, err).Warn("control.unsettled")
+}
+
+func (a *asking) line() *logrus.Entry {
+	q := a.posting.Question
+	return a.log.WithField(tasks.LogOperationID, q.OperationID).WithField(tasks.LogQuestionID, q.ID)
+}
+
+// jitter spreads d over three quarters to five quarters of itself.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1)
+}
