@@ -35,7 +35,7 @@ func runMock(r *run) {
 		r.notUnderstood("pipeline of", err)
 	}
 	if kind.Pipeline {
-		r.unsupported = "whole tool calls"
+		runPipeline(r)
 		return
 	}
 	var c mockCase

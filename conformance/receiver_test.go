@@ -32,6 +32,9 @@ type request struct {
 
 // recorder remembers in one order what was called.
 type recorder struct {
+	// arrived is told of each request before it is answered; nil means nobody.
+	arrived func(hook string)
+
 	mu       sync.Mutex
 	calls    []string
 	requests []request
@@ -188,6 +191,9 @@ func (rc *receiver) serve(w http.ResponseWriter, req *http.Request) {
 		hook: rc.hook, url: scheme + "://" + req.Host + req.RequestURI, method: req.Method, header: req.Header.Clone(), body: body,
 	})
 	rc.rec.mu.Unlock()
+	if rc.rec.arrived != nil {
+		rc.rec.arrived(rc.hook)
+	}
 	rc.respond(w, req)
 }
 

@@ -90,12 +90,15 @@ func (s *site) Deliver(ctx context.Context, del webhook.Delivery) webhook.Result
 	if d.err != nil {
 		return webhook.Result{Class: tasks.ClassConfiguration, Message: d.err.Error()}
 	}
-	scheme := "http"
-	if url, err := webhook.ResolveURL(del.Hook.Webhook.URL, s.env); err == nil && strings.HasPrefix(url, "https:") {
-		scheme = "https"
-	}
-	d.receiver.begin(scheme)
+	d.receiver.begin(s.scheme(del.Hook))
 	return d.deliverer.Deliver(ctx, del)
+}
+
+func (s *site) scheme(hook *tasks.Hook) string {
+	if url, err := webhook.ResolveURL(hook.Webhook.URL, s.env); err == nil && strings.HasPrefix(url, "https:") {
+		return "https"
+	}
+	return "http"
 }
 
 func (s *site) delivering(hook string) *delivering {

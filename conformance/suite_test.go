@@ -41,22 +41,22 @@ type caseFile struct {
 // belong to parts of Gantry that do not exist yet.
 var (
 	runners = map[string]func(*run){
-		"validation":  runValidation,
-		"matcher":     runMatcher,
-		"payload":     runPayload,
-		"headers":     runHeaders,
-		"url":         runURL,
-		"email_cache": runEmailCache,
-		"env_hooks":   runEnvHooks,
-		"dispatch":    runDispatch,
-		"mock":        runMock,
+		"validation":   runValidation,
+		"matcher":      runMatcher,
+		"payload":      runPayload,
+		"headers":      runHeaders,
+		"url":          runURL,
+		"email_cache":  runEmailCache,
+		"env_hooks":    runEnvHooks,
+		"dispatch":     runDispatch,
+		"mock":         runMock,
+		"tool_context": runToolContext,
 	}
 	unsupported = map[string]string{
 		"control_response": "verdicts of control hooks",
 		"control_chain":    "verdicts of control hooks",
 		"deferred":         "deferred results",
 		"approval":         "human approval",
-		"tool_context":     "building the context of a tool call",
 	}
 )
 
