@@ -46,7 +46,7 @@ func New(config Config) (*API, error) {
 	a := &API{config: config, metrics: counters}
 	a.draining, a.drain = context.WithCancelCause(context.Background())
 	mux := http.NewServeMux()
-	a.huma = humago.New(segmentMux{mux}, humaConfig())
+	a.huma = humago.New(newSegmentMux(mux), humaConfig())
 	a.huma.UseMiddleware(newGuardian(config).middleware, checkQuery)
 	a.routes()
 	if a.document, err = a.describe(); err != nil {

@@ -34,6 +34,11 @@ const (
 	CodeIDReused tasks.Reason = "id_reused"
 	// CodeStoredHooksInvalid is an operation whose stored hooks are not valid.
 	CodeStoredHooksInvalid tasks.Reason = "stored_hooks_invalid"
+	// CodeNoCall is a deferred result that controls must see and whose call is not
+	// known well enough to ask them.
+	CodeNoCall tasks.Reason = "no_call"
+	// CodeBridged is a deferred result that only its completion bridge may complete.
+	CodeBridged tasks.Reason = "bridged"
 	// CodeInvalidQuery is a query parameter that is unknown or wrong.
 	CodeInvalidQuery tasks.Reason = "invalid_query"
 	// CodeInvalidCursor is a cursor that did not come from a listing.
@@ -77,6 +82,8 @@ var statuses = map[tasks.Reason]int{
 
 	CodeIDReused:           http.StatusConflict,
 	CodeStoredHooksInvalid: http.StatusConflict,
+	CodeNoCall:             http.StatusConflict,
+	CodeBridged:            http.StatusConflict,
 
 	CodeBodyTooLarge:         http.StatusRequestEntityTooLarge,
 	CodeBatchTooLarge:        http.StatusRequestEntityTooLarge,

@@ -59,6 +59,8 @@ type Config struct {
 	// Questions asks controls and keeps their verdicts. nil leaves the routes of the
 	// control path out.
 	Questions Questions
+	// Deferred keeps results that come later. nil leaves its routes out.
+	Deferred Deferred
 	// QuestionTimeout is what a question has that names no timeout; 0 means
 	// DefaultQuestionTimeout. It must be the one of Questions: connections are kept
 	// open that long.

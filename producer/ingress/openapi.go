@@ -80,6 +80,9 @@ func (a *API) routes() {
 	if a.config.Questions != nil {
 		a.questionRoutes()
 	}
+	if a.config.Deferred != nil {
+		a.deferredRoutes()
+	}
 	a.operatorRoutes()
 	register(a, huma.Operation{
 		OperationID: "getHealth", Method: http.MethodGet, Path: "/healthz", Tags: []string{"health"}, Summary: "Is the process alive?",
@@ -89,6 +92,7 @@ func (a *API) routes() {
 	}, a.getReady)
 	a.describeBodies()
 	a.describeControlBodies()
+	a.describeDeferredBodies()
 	a.tidySchemas()
 }
 
@@ -190,7 +194,7 @@ func schemaName(t reflect.Type, hint string) string {
 // grow, and of a hook unknown keys are dropped.
 var strict = map[string]bool{
 	"Webhook": true, "Options": true, "Retry": true, "Event": true, "EventBatch": true, "HookBatch": true, "Replay": true, "Filter": true,
-	"Question": true, "ChainLink": true,
+	"Question": true, "ChainLink": true, "DeferredOpen": true, "DeferredCall": true, "DeferredComplete": true,
 }
 
 // tidySchemas takes back what the framework takes for granted: that a list may

@@ -66,3 +66,73 @@ func (a *API) describeControlBodies() {
 		operation.Responses["202"] = &pending
 	}
 }
+
+// The bodies of deferred results.
+type (
+	deferredOpenSchema struct {
+		OperationID  string              `json:"operationId,omitempty" doc:"Operation of the call."`
+		ApprovedFrom string              `json:"approvedFrom,omitempty" doc:"Operation that the human approval recorded; its controls are asked first."`
+		Call         *deferredCallSchema `json:"call,omitempty" doc:"What controls are told of the call. Without it only a result that no control is configured for can be published."`
+		Content      string              `json:"content,omitempty" doc:"What the message holds already; anything but an empty text is final."`
+		State        map[string]any      `json:"state,omitempty"`
+		Bridge       string              `json:"bridge,omitempty" doc:"Completion bridge that alone may complete it."`
+	}
+	deferredCallSchema struct {
+		ToolCallID         string            `json:"toolCallId" doc:"Native id, never made up."`
+		AssistantMessageID string            `json:"assistantMessageId"`
+		Identifier         string            `json:"identifier"`
+		APIName            string            `json:"apiName"`
+		Arguments          string            `json:"arguments,omitempty" doc:"Stored text of the arguments; what is no JSON object counts as {}."`
+		RecordedCalls      int               `json:"recordedCalls,omitempty" minimum:"0"`
+		Steps              int               `json:"steps,omitempty" minimum:"0"`
+		Context            map[string]string `json:"context,omitempty" doc:"Further optional texts of an afterToolCall event."`
+	}
+	deferredCompleteSchema struct {
+		Result        map[string]any `json:"result" doc:"The tool's result, kept byte for byte: content, success, and what else it has."`
+		OperationID   string         `json:"operationId,omitempty" doc:"Parent operation of the callback; absent: the placeholder's."`
+		Bridge        string         `json:"bridge,omitempty" doc:"The completion bridge that calls."`
+		PreserveUsage bool           `json:"preserveUsage,omitempty" doc:"The server built the result's state from the usage of child runs: a denial keeps its counters."`
+		RecordedCalls int            `json:"recordedCalls,omitempty" minimum:"0"`
+		Steps         int            `json:"steps,omitempty" minimum:"0"`
+		Trace         string         `json:"trace,omitempty" doc:"W3C traceparent for the receivers."`
+	}
+)
+
+const (
+	deferredPath         = "/v1/deferred/{id}"
+	deferredOpenPath     = deferredPath + ":open"
+	deferredCompletePath = deferredPath + ":complete"
+)
+
+func (a *API) deferredRoutes() {
+	tags, security := []string{"deferred results"}, needs(RoleRuntime)
+	register(a, huma.Operation{
+		OperationID: "openDeferred", Method: http.MethodPost, Path: deferredOpenPath, Tags: tags, Security: security,
+		Summary: "Open a placeholder for a result that comes later", DefaultStatus: http.StatusAccepted,
+		Description: "The same placeholder again reads it as it is by now; another one under the same id is refused.",
+	}, a.openDeferred)
+	register(a, huma.Operation{
+		OperationID: "completeDeferred", Method: http.MethodPost, Path: deferredCompletePath, Tags: tags, Security: security,
+		Summary: "Publish a result, once", DefaultStatus: http.StatusOK,
+		Description: "Asks the result controls first. The first final result stands, a denial included; later ones are dropped. Repeating a callback is always right.",
+	}, a.completeDeferred)
+	register(a, huma.Operation{
+		OperationID: "getDeferred", Method: http.MethodGet, Path: deferredPath, Tags: tags, Security: security,
+		Summary: "How a deferred result stands", DefaultStatus: http.StatusOK,
+	}, a.getDeferred)
+}
+
+func (a *API) describeDeferredBodies() {
+	if a.config.Deferred == nil {
+		return
+	}
+	paths, registry := a.huma.OpenAPI().Paths, a.huma.OpenAPI().Components.Schemas
+	paths[deferredOpenPath].Post.RequestBody = jsonBody(registry.Schema(reflect.TypeFor[deferredOpenSchema](), true, "DeferredOpen"))
+	paths[deferredCompletePath].Post.RequestBody = jsonBody(registry.Schema(reflect.TypeFor[deferredCompleteSchema](), true, "DeferredComplete"))
+	final := *paths[deferredOpenPath].Post.Responses["202"]
+	final.Description = "The result is final."
+	paths[deferredOpenPath].Post.Responses["200"] = &final
+	open := *paths[deferredPath].Get.Responses["200"]
+	open.Description = "There is no final result yet."
+	paths[deferredPath].Get.Responses["202"] = &open
+}

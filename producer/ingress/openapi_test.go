@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gantry-hooks/gantry/producer/ingress"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/openapi.json")
@@ -16,7 +18,7 @@ const documentPath = "../../docs/openapi.json"
 
 func TestOpenAPIDocumentIsCheckedIn(t *testing.T) {
 	t.Parallel()
-	b := asking(t, &questions{})
+	b := asking(t, &questions{}, func(c *ingress.Config) { c.Deferred = &placeholders{} })
 	served := b.call("GET", "/openapi.json", "").want(200)
 	if got := served.header.Get("Content-Type"); got != "application/openapi+json" {
 		t.Fatalf("content-type is %q", got)
@@ -40,7 +42,7 @@ func TestOpenAPIDocumentIsCheckedIn(t *testing.T) {
 
 func TestOpenAPIDocumentTellsWhatTheAPIDoes(t *testing.T) {
 	t.Parallel()
-	b := asking(t, &questions{})
+	b := asking(t, &questions{}, func(c *ingress.Config) { c.Deferred = &placeholders{} })
 	var document struct {
 		OpenAPI string `json:"openapi"`
 		Paths   map[string]map[string]struct {
@@ -94,6 +96,9 @@ func TestOpenAPIDocumentTellsWhatTheAPIDoes(t *testing.T) {
 		"post /v1/operations/{op}/tool-calls:explain":  {"runtime", "op", "body"},
 		"get /v1/operations/{op}/verdicts/{id}":        {"runtime", "op", "id", "wait"},
 		"delete /v1/operations/{op}/verdicts/{id}":     {"runtime", "op", "id"},
+		"post /v1/deferred/{id}:open":                  {"runtime", "id", "body"},
+		"post /v1/deferred/{id}:complete":              {"runtime", "id", "traceparent", "body"},
+		"get /v1/deferred/{id}":                        {"runtime", "id", "wait"},
 		"get /v1/lanes":                                {"operator", "limit"},
 		"get /v1/lanes/{op}":                           {"operator", "op"},
 		"get /v1/dead-letters":                         {"operator", "operation", "hook", "type", "class", "cursor", "limit"},

@@ -20,25 +20,68 @@ var (
 	unshield = strings.NewReplacer("%2F", "/", "%25", "%")
 )
 
-// segmentMux decodes the wildcards of its routes after shield.
+// segmentMux decodes the wildcards of its routes after shield, and knows routes
+// that end with an id and a verb, such as {id}:open, which the mux itself does not.
 type segmentMux struct {
 	*http.ServeMux
+	// verbs are the handlers of routes with a verb, by pattern without it.
+	verbs map[string]map[string]http.HandlerFunc
+}
+
+func newSegmentMux(mux *http.ServeMux) segmentMux {
+	return segmentMux{ServeMux: mux, verbs: map[string]map[string]http.HandlerFunc{}}
 }
 
 // HandleFunc adds a route.
 func (m segmentMux) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
+	if base, verb, ok := strings.Cut(pattern, "}:"); ok {
+		m.handleVerb(base+"}", verb, handler)
+		return
+	}
+	m.ServeMux.HandleFunc(pattern, decoded(pattern, handler))
+}
+
+// handleVerb adds a route whose last segment is an id and a verb.
+func (m segmentMux) handleVerb(base, verb string, handler http.HandlerFunc) {
+	verbs := m.verbs[base]
+	if verbs == nil {
+		verbs = map[string]http.HandlerFunc{}
+		m.verbs[base] = verbs
+		name := base[strings.LastIndexByte(base, '{')+1 : len(base)-1]
+		m.ServeMux.HandleFunc(base, func(w http.ResponseWriter, r *http.Request) {
+			// The colon of a verb is never escaped, so that an id may hold one.
+			escaped := r.URL.EscapedPath()
+			verb := escaped[strings.LastIndexAny(escaped, ":/")+1:]
+			id, ok := strings.CutSuffix(r.PathValue(name), ":"+verb)
+			next := verbs[verb]
+			if !ok || next == nil || !strings.HasSuffix(escaped, ":"+verb) {
+				p := newProblem(CodeRouteNotFound, "there is no such route; see /openapi.json")
+				p.RequestID = exchangeOf(r.Context()).id
+				p.write(w)
+				return
+			}
+			r.SetPathValue(name, id)
+			r.Pattern = base + ":" + verb
+			next(w, r)
+		})
+	}
+	verbs[verb] = decoded(base, handler)
+}
+
+// decoded takes the second escape off the wildcards of a pattern.
+func decoded(pattern string, handler http.HandlerFunc) http.HandlerFunc {
 	var names []string
 	for segment := range strings.SplitSeq(pattern, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			names = append(names, strings.TrimSuffix(name, "}"))
 		}
 	}
-	m.ServeMux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range names {
 			r.SetPathValue(name, unshield.Replace(r.PathValue(name)))
 		}
 		handler(w, r)
-	})
+	}
 }
 
 // shieldPath escapes what the mux would misread.

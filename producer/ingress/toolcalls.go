@@ -206,8 +206,7 @@ func (a *API) getVerdict(ctx context.Context, in *verdictInput) (*evaluateOutput
 	if err != nil {
 		return nil, err
 	}
-	// Without a wait, reading alone needs its time.
-	waitCtx, cancel := a.waiting(ctx, max(limit, verdictRead))
+	waitCtx, cancel := a.waiting(ctx, limit)
 	defer cancel()
 	verdict, err := a.config.Questions.Await(waitCtx, in.Op, in.ID)
 	switch {
@@ -218,9 +217,6 @@ func (a *API) getVerdict(ctx context.Context, in *verdictInput) (*evaluateOutput
 	}
 	return &evaluateOutput{Status: http.StatusOK, Body: newVerdictView(in.Op, verdict)}, nil
 }
-
-// verdictRead is what the reading of a verdict without a wait may take.
-const verdictRead = 50 * time.Millisecond
 
 // cancelInput names a question to take back.
 type cancelInput struct {

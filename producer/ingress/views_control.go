@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/gantry-hooks/gantry/tasks"
@@ -81,4 +82,29 @@ func newControlList(operationID string, hookType tasks.HookType, controls []Cont
 		})
 	}
 	return list
+}
+
+// DeferredView is how a deferred result stands.
+type DeferredView struct {
+	ID          string          `json:"id"`
+	OperationID string          `json:"operationId,omitempty"`
+	Final       bool            `json:"final" doc:"The result will never change again."`
+	Denied      bool            `json:"denied" doc:"The result stands in for one that a control denied."`
+	Result      json.RawMessage `json:"result" doc:"What a reader of the message sees: the result, or the placeholder's content and state."`
+	OpenedAt    int64           `json:"openedAt,omitempty" doc:"Unix milliseconds of the clock of Redis."`
+	SettledAt   int64           `json:"settledAt,omitempty" doc:"The same; absent while open."`
+}
+
+// newDeferredView reads a row.
+func newDeferredView(r DeferredRow) DeferredView {
+	return DeferredView{
+		ID: r.ID, OperationID: r.OperationID, Final: r.Final, Denied: r.Denied, Result: r.Document, OpenedAt: r.OpenedAt, SettledAt: r.SettledAt,
+	}
+}
+
+// CompletedView is what a completion came to.
+type CompletedView struct {
+	Outcome string `json:"outcome" enum:"published,duplicate" doc:"duplicate: the result was final before, and this one was dropped."`
+	DeferredView
+	Verdict *VerdictView `json:"verdict,omitempty" doc:"What the result controls said; absent when nobody was asked."`
 }
