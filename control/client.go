@@ -113,16 +113,17 @@ func (c *Client) prepare(ctx context.Context, req *Request) (*plan, *tasks.Verdi
 
 // judge evaluates in this process.
 func (c *Client) judge(ctx context.Context, p *plan) (tasks.Verdict, error) {
-	// The caller's own deadline is the caller going away, not the chain's end.
-	chain, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.question.Timeout)
+	chain, cancel := context.WithTimeout(ctx, p.question.Timeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
 	v, err := c.cfg.Evaluator.Evaluate(chain, p.question)
 	switch {
 	case err != nil:
 		return tasks.Verdict{}, err
 	case ctx.Err() != nil:
-		return cancelled(p.question.ID, p.question.Type), nil
+		// The caller's own deadline is the caller going away as well, not the chain's end.
+		gone := cancelled(p.question.ID, p.question.Type)
+		gone.Controls = v.Controls
+		return gone, nil
 	}
 	v.By = tasks.ByAsker
 	return v, nil
