@@ -219,10 +219,10 @@ func asksToFinish(state json.RawMessage) bool {
 	return finish
 }
 
-// notify tells what was published. The tool's own failure to be told about, such
-// as a call without data, is no failure of the completion.
+// notify tells what was published. A call that cannot be told about, and a notifier
+// that fails, are no failure of the completion.
 func (s *Service) notify(ctx context.Context, w *completing, published json.RawMessage) {
-	if s.config.Notifier == nil || w.event == nil || w.OperationID == "" {
+	if s.config.Notifier == nil || w.event == nil || w.operation() == "" {
 		return
 	}
 	event, err := w.build(published)

@@ -13,7 +13,7 @@ import (
 // build makes the afterToolCall event of the call with a result, from what was
 // stored of it (docs/behaviour.md §16).
 func (w *completing) build(result json.RawMessage) (*tasks.Event, error) {
-	c := w.row.Call
+	c, operation := w.row.Call, w.operation()
 	members := []tasks.Member{
 		text("toolCallId", c.ToolCallID),
 		text("assistantMessageId", c.AssistantMessageID),
@@ -22,7 +22,7 @@ func (w *completing) build(result json.RawMessage) (*tasks.Event, error) {
 		{Key: "args", Value: c.arguments()},
 		number("callIndex", value(w.RecordedCalls, c.RecordedCalls)+1),
 		number("stepIndex", max(0, value(w.Steps, c.Steps)-1)),
-		text("operationId", w.OperationID),
+		text("operationId", operation),
 		text("executor", string(tasks.ExecutorServer)),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Context)) {
@@ -30,14 +30,22 @@ func (w *completing) build(result json.RawMessage) (*tasks.Event, error) {
 	}
 	members = append(members, tasks.Member{Key: "mocked", Value: json.RawMessage(`false`)}, tasks.Member{Key: "result", Value: result})
 	raw := tasks.AppendObject(nil, members)
-	if w.OperationID == "" {
+	if operation == "" {
 		// The event names no operation, because there is none; but the question needs
 		// a place of its own.
 		event, err := tasks.DecodeEvent(tasks.AfterToolCall, "deferred:"+tasks.OperationHash(w.ID), raw)
 		return event, rebuilding(err)
 	}
-	event, err := tasks.ParseEvent(tasks.AfterToolCall, w.OperationID, raw)
+	event, err := tasks.ParseEvent(tasks.AfterToolCall, operation, raw)
 	return event, rebuilding(err)
+}
+
+// operation is the last one that is asked: the callback's parent, if it has one.
+func (w *completing) operation() string {
+	if len(w.rounds) == 0 {
+		return ""
+	}
+	return w.rounds[len(w.rounds)-1].operationID
 }
 
 func rebuilding(err error) error {

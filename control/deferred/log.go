@@ -21,7 +21,7 @@ const (
 
 // logger names the row; results and reasons may hold what must not be printed.
 func (s *Service) logger(w *completing) logrus.FieldLogger {
-	return s.config.Logger.WithFields(logrus.Fields{tasks.LogOperationID: w.OperationID, tasks.LogTaskID: w.ID})
+	return s.config.Logger.WithFields(logrus.Fields{tasks.LogOperationID: w.operation(), tasks.LogTaskID: w.ID})
 }
 
 func (s *Service) logPublished(w *completing, done Completed) {
