@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -177,7 +178,8 @@ func (r *Register) Publish(ctx context.Context, p Publication) (Outcome, error) 
 // Restore puts rows back exactly as they were before the claim, as far as they
 // still belong to it, and drops their private answers; receipts are taken back with
 // their claim. A row of another claim is left alone, and so is one whose answer was
-// published later: its continuation did start. It returns the ids of the restored rows.
+// published later: its continuation did start. It returns the ids of the restored
+// rows, sorted.
 func (r *Register) Restore(ctx context.Context, restoration Restoration) (Outcome, []string, error) {
 	if err := tasks.CheckOperationID(restoration.OperationID); err != nil {
 		return "", nil, err
@@ -186,6 +188,8 @@ func (r *Register) Restore(ctx context.Context, restoration Restoration) (Outcom
 		outcome, err := r.done("restore", Skipped, nil)
 		return outcome, nil, err
 	}
+	// A row that is named twice is one row.
+	restoration.IDs = slices.Compact(slices.Sorted(slices.Values(restoration.IDs)))
 	ids, err := r.store.Restore(ctx, tasks.NewID(), restoration)
 	outcome := Applied
 	if len(ids) == 0 {
