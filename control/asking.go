@@ -50,7 +50,7 @@ func (c *Client) ask(ctx context.Context, p *plan) (tasks.Verdict, error) {
 	}
 	defer c.inbox.leave(a.waiter)
 	v, err := a.wait(ctx)
-	if err == nil && ctx.Err() != nil && v.Status != tasks.VerdictCancelled {
+	if err == nil && ctx.Err() != nil && !detached(ctx) && v.Status != tasks.VerdictCancelled {
 		// Cancellation is never permission, also when the answer was first.
 		v = cancelled(p.question.ID, p.question.Type)
 	}
@@ -72,6 +72,9 @@ func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
 		case <-end.C:
 			return a.giveUp(), nil
 		case <-ctx.Done():
+			if detached(ctx) {
+				return tasks.Verdict{}, pending(tasks.ErrDetached, nil)
+			}
 			return a.cancel(), nil
 		case <-a.inbox.closing:
 			return a.cancel(), nil
@@ -82,6 +85,9 @@ func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
 	}
 	return *v, nil
 }
+
+// detached reports whether the asker left its question to others.
+func detached(ctx context.Context) bool { return errors.Is(context.Cause(ctx), tasks.ErrDetached) }
 
 // post hands the question over, or over again: what stands is joined, and what
 // Redis lost is asked anew. again fires when it has to be tried once more.

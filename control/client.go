@@ -64,9 +64,11 @@ func (c *Client) Close() {
 // Evaluate asks and waits for the verdict, until the deadline at most: then, and
 // when Redis does not answer, the failure policy decides (docs/behaviour.md §13).
 // The end of ctx cancels the question, and the verdict is then cancelled whatever
-// others read. An error means that there is no verdict and so no permission: the
-// request, its hooks or the environment is invalid, a source of hooks failed, or
-// the id is used (*ReusedError).
+// others read; with the cause tasks.ErrDetached the question goes on without the
+// caller instead, unless it is asked in this process, and the error is ErrPending.
+// An error means that there is no verdict and so no permission: the request, its
+// hooks or the environment is invalid, a source of hooks failed, or the id is used
+// (*ReusedError).
 func (c *Client) Evaluate(ctx context.Context, req Request) (tasks.Verdict, error) {
 	p, v, err := c.prepare(ctx, &req)
 	if err != nil {
@@ -101,6 +103,8 @@ func (c *Client) prepare(ctx context.Context, req *Request) (*plan, *tasks.Verdi
 	}
 	var v tasks.Verdict
 	switch {
+	case ctx.Err() != nil && detached(ctx):
+		return nil, nil, pending(tasks.ErrDetached, nil)
 	case ctx.Err() != nil:
 		v = cancelled(p.question.ID, p.question.Type)
 	case p.mute():

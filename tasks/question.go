@@ -2,8 +2,13 @@ package tasks
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 )
+
+// ErrDetached, as the cause with which an asker's context ends, leaves the
+// question to whoever asks for its verdict next. Any other end takes it back.
+var ErrDetached = errors.New("asker left its question to others")
 
 // Question asks whether a tool call may go ahead (BeforeToolCall) or its result
 // be used (AfterToolCall), of the controls in force (docs/behaviour.md §13).
