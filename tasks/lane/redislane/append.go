@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
 
@@ -21,17 +19,21 @@ func (s *Store) Append(ctx context.Context, operationID string, items []lane.Ite
 		return nil, nil
 	}
 	q := s.QueueOf(operationID)
-	args := make([]any, 0, 4+6*len(items))
-	args = append(args, q.Operation, operationID, s.window, s.idle)
-	for _, it := range items {
+	args := make([]any, 0, 3+6*len(items))
+	args = append(args, q.Operation, operationID, len(items))
+	for i := range items {
+		it := &items[i]
 		args = append(args, it.ID, it.Digest, milliseconds(it.Delay), it.Waiter.Inbox, string(it.Waiter.Mode), it.Doc)
 	}
 	rows, err := s.append(ctx, q.Shard, args)
 	if err != nil {
 		return nil, err
 	}
-	if text(rows, 0) == "reused" {
+	switch text(rows, 0) {
+	case "reused":
 		return nil, &lane.ReusedError{ID: text(rows, 1)}
+	case "fault":
+		return nil, fmt.Errorf("%w: %s", lane.ErrUnavailable, text(rows, 1))
 	}
 	if len(rows) != len(items)+1 {
 		return nil, fmt.Errorf("read append reply: %d rows for %d items", len(rows)-1, len(items))
@@ -51,7 +53,7 @@ func (s *Store) Append(ctx context.Context, operationID string, items []lane.Ite
 // small one waits for it.
 const (
 	batchAppends     = 64
-	smallAppend      = 4 + 6*16
+	smallAppend      = 3 + 6*16
 	appendTimeout    = 10 * time.Second
 	maxGatheredBytes = 256 << 10
 )
@@ -68,11 +70,12 @@ type appendCall struct {
 	done chan struct{}
 }
 
-// append sends one script call, together with those of other callers when it is
-// small. The caller's context ends its waiting, not the call.
+// append sends one operation's items, together with those of other callers when
+// they are few. The caller's context ends its waiting, not the call.
 func (s *Store) append(ctx context.Context, shard int, args []any) ([]any, error) {
 	if len(args) > smallAppend || size(args) > maxGatheredBytes {
-		return s.run(ctx, s.scripts.append, shard, args...)
+		rows, err := s.run(ctx, s.scripts.append, shard, append([]any{s.window, s.idle}, args...)...)
+		return list(rows, 0), err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
@@ -106,8 +109,8 @@ func (c *appendCall) abandoned() bool {
 	}
 }
 
-// sendAppends runs the calls in one pipeline. Each is a script of its own, so one
-// that fails leaves the others alone.
+// sendAppends runs the calls in one script, which serves each operation by itself:
+// one that fails leaves the others alone.
 func (s *Store) sendAppends(shard int, calls []*appendCall) {
 	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
 	defer cancel()
@@ -115,23 +118,20 @@ func (s *Store) sendAppends(shard int, calls []*appendCall) {
 	if len(calls) == 0 {
 		return
 	}
-	pipe := s.client.Pipeline()
-	replies := make([]*redis.Cmd, len(calls))
-	for i, c := range calls {
-		replies[i] = s.scripts.append.EvalSha(ctx, pipe, s.keys[shard].script(), c.args...)
+	n := 2
+	for _, c := range calls {
+		n += len(c.args)
 	}
-	// Each reply has its own error.
-	_, _ = pipe.Exec(ctx)
+	args := append(make([]any, 0, n), s.window, s.idle)
+	for _, c := range calls {
+		args = append(args, c.args...)
+	}
+	rows, err := s.run(ctx, s.scripts.append, shard, args...)
+	if err == nil && len(rows) != len(calls) {
+		err = fmt.Errorf("read append reply: %d rows for %d calls", len(rows), len(calls))
+	}
 	for i, c := range calls {
-		reply, err := replies[i].Result()
-		switch {
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			c.rows, c.err = s.run(ctx, s.scripts.append, shard, c.args...)
-		case err != nil:
-			c.err = unavailable(err)
-		default:
-			c.rows, _ = reply.([]any)
-		}
+		c.rows, c.err = list(rows, i), err
 		close(c.done)
 	}
 }

@@ -34,7 +34,8 @@ func ExampleAppendScript() {
 		document  = `{"v":1,"id":"evt-1","operationId":"run-42","type":"afterStep","event":` + event + `,"hooks":[],"enqueuedAt":1}`
 	)
 	args := []any{
-		hash(16, operation), operation, day, 2 * day,
+		day, 2 * day,
+		hash(16, operation), operation, 1,
 		"evt-1", hash(9, "afterStep\n"+event), 0, "", "", document,
 	}
 	for range 2 {
@@ -49,7 +50,7 @@ func ExampleAppendScript() {
 	claims, err := store.Claim(context.Background(), 0, 1, 10)
 	fmt.Println(len(claims), claims[0].OperationID, string(claims[0].Entries[0].Doc) == document, err)
 	// Output:
-	// [ok [1 0]] <nil>
-	// [ok [1 1]] <nil>
+	// [[ok [1 0]]] <nil>
+	// [[ok [1 1]]] <nil>
 	// 1 run-42 true <nil>
 }

@@ -13,7 +13,8 @@
 -- Atomic, because taking a queue off the ready list without leaving a lease in
 -- the due set would lose it when the worker dies in between.
 local now = redis_now()
-local max, batch, lease = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+-- More at once would not fit into one command.
+local max, batch, lease = math.min(tonumber(ARGV[1]), 1000), tonumber(ARGV[2]), tonumber(ARGV[3])
 local out = { int(now) }
 local window, idle = tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -38,6 +39,10 @@ local function nothing_in(qid)
   rest(qid, idle, window)
 end
 
+-- leases gathers what goes into the due set, a score and a queue each.
+local leases = {}
+local lease_end = int(now + lease)
+
 local function take(qid)
   local key = state_key(qid)
   local s = call('HMGET', key, 'st', 'op', 'head', 'att', 'd', 'pk')
@@ -46,10 +51,11 @@ local function take(qid)
   if #entries == 0 then return nothing_in(qid) end
   local operation = s[2]
   if hook_of(qid) then operation = call('HGET', P .. 'state:' .. op_of(qid), 'op') end
-  local token = next_token()
-  call('ZADD', P .. 'due', now + lease, qid)
-  call('HSET', key, 'st', 'c', 'tok', int(token), 'exp', now + lease)
-  return { qid, operation or '', int(token), s[3] or '1', s[4] or '0', s[5] or '', s[6] or '', entries }
+  local token = int(next_token())
+  call('HSET', key, 'st', 'c', 'tok', token, 'exp', lease_end)
+  leases[#leases + 1] = lease_end
+  leases[#leases + 1] = qid
+  return { qid, operation or '', token, s[3] or '1', s[4] or '0', s[5] or '', s[6] or '', entries }
 end
 
 -- put_aside keeps a broken queue out of the way for a second.
@@ -59,21 +65,39 @@ local function put_aside(qid)
 end
 
 local broken, aside = nil, {}
-while #out <= max do
-  local qid = call('LPOP', P .. 'ready')
-  if not qid then
-    -- Whatever still wants to wake somebody speaks of queues that are taken.
-    call('DEL', P .. 'wake')
-    break
+local function try(qid)
+  if not valid(qid) then return end
+  local claim, fault = guard(take, qid)
+  if claim then out[#out + 1] = claim end
+  if fault then
+    broken = fault
+    aside[#aside + 1] = qid
   end
-  if valid(qid) then
-    local claim, fault = guard(take, qid)
-    if claim then out[#out + 1] = claim end
-    if fault then
-      broken = fault
-      aside[#aside + 1] = qid
+end
+
+local left = true
+while left and #out <= max do
+  local wanted = max + 1 - #out
+  local queues = call('LPOP', P .. 'ready', wanted) or {}
+  for i = 1, #queues do try(queues[i]) end
+  left = #queues == wanted
+end
+if #leases > 0 then
+  local _, fault = guard(call, 'ZADD', P .. 'due', unpack(leases))
+  if fault then
+    -- A claim without an end to its lease would never come back.
+    for i = 2, #leases, 2 do
+      call('RPUSH', P .. 'ready', leases[i])
+      call('HSET', state_key(leases[i]), 'st', 'r', 'tok', '', 'exp', '')
     end
+    return redis.error_reply(fault)
   end
+end
+if not left then
+  -- Whatever still wants to wake somebody speaks of queues that are taken.
+  call('DEL', P .. 'wake')
+elseif call('EXISTS', P .. 'ready') == 1 and call('EXISTS', P .. 'wake') == 0 then
+  call('RPUSH', P .. 'wake', '1')
 end
 for _, qid in ipairs(aside) do
   local _, fault = guard(put_aside, qid)

@@ -10,7 +10,14 @@ local P = KEYS[1]
 local call = redis.call
 local OP_LENGTH = 22
 
-local function int(n) return string.format('%.0f', n) end
+-- A whole number in digits; Lua's own way would round large ones.
+local function int(n) return string.format('%d', n) end
+
+-- A field that was cleared is as good as one that was never set.
+local function filled(v)
+  if v and v ~= '' then return v end
+  return nil
+end
 
 local function redis_now()
   local t = call('TIME')
@@ -54,10 +61,10 @@ end
 
 -- The list comes before the state: when the list is broken, the queue must not
 -- look ready for ever. A wake token only says "look at the ready list"; a lost
--- or surplus one is harmless, so a long list needs no more of them, and a claim
--- that empties the list drops them all.
+-- or surplus one is harmless. The first queue on the list leaves one, and a claim
+-- that leaves queues behind passes it on.
 local function announce(qid)
-  if call('RPUSH', P .. 'ready', qid) <= 32 then call('RPUSH', P .. 'wake', '1') end
+  if call('RPUSH', P .. 'ready', qid) == 1 then call('RPUSH', P .. 'wake', '1') end
 end
 local function make_ready(qid)
   announce(qid)
@@ -74,7 +81,7 @@ end
 -- rest settles a lane down that is neither ready nor claimed.
 local function rest(op, idle_ms, window_ms)
   local s = call('HMGET', P .. 'state:' .. op, 'st', 'pk', 'ended', 'dl')
-  if not s[1] then settle_down(op, s[2], s[4], s[3] and window_ms or idle_ms) end
+  if not filled(s[1]) then settle_down(op, s[2], s[4], s[3] and window_ms or idle_ms) end
 end
 
 -- unpark ends a parked queue that is empty, in the same step that emptied it.
@@ -172,9 +179,14 @@ local function bucket_of(now, window_ms)
   return math.floor(now / math.ceil(window_ms / 2))
 end
 
+-- forgotten_at is when a bucket's ids go: one window after the bucket has ended.
+local function forgotten_at(bucket, window_ms)
+  return int((bucket + 1) * math.ceil(window_ms / 2) + window_ms)
+end
+
 -- find_seen looks an id up in the buckets of the idempotency window and among
 -- the delayed events, and returns "<sequence>:<digest>" or "d:<digest>". A bucket
--- is half a window wide and expires one window after its last id. A delayed event
+-- is half a window wide and expires one window after its end. A delayed event
 -- enters the window when it is appended.
 local function find_seen(op, id, bucket)
   local base = P .. 'seen:' .. op .. ':'

@@ -105,12 +105,15 @@ local function settle_head(op, step, s)
   end
 end
 
+-- released gathers the queues whose lease ends with this call.
+local released = {}
+
 -- give_back ends the claim of a queue with entries, the ready list first: such a
 -- queue must not rest.
 local function give_back(qid, key)
-  make_ready(qid)
-  call('HDEL', key, 'tok', 'exp')
-  call('ZREM', P .. 'due', qid)
+  announce(qid)
+  call('HSET', key, 'st', 'r', 'tok', '', 'exp', '')
+  released[#released + 1] = qid
 end
 
 local function lane_step(step)
@@ -121,8 +124,14 @@ local function lane_step(step)
   local head0, done0, parked0 = tonumber(h[2] or '1'), h[3] or '', h[4] or ''
   local s = { head = head0, done = done0, parked = parked0, unparked = '', popped = {} }
   local _, fault = guard(settle_head, op, step, s)
+  local entries = {}
+  if want > 0 and not fault then entries = read(list, want) end
+  local rests = not fault and #entries == 0 and (want > 0 or step[4] == 1 and call('EXISTS', list) == 0)
   if s.done ~= done0 or s.parked ~= parked0 then
     call('HSET', key, 'head', int(s.head), 'd', s.done, 'pk', s.parked)
+  end
+  if rests then
+    call('HSET', key, 'head', int(s.head), 'st', '', 'tok', '', 'exp', '')
   elseif s.head ~= head0 then
     call('HSET', key, 'head', int(s.head))
   end
@@ -132,16 +141,13 @@ local function lane_step(step)
     if call('EXISTS', P .. 'waiters:' .. op) == 0 then call('HDEL', key, 'w') end
   end
 
-  local entries = {}
-  if want > 0 then entries = read(list, want) end
-  if step[4] == 1 or (want > 0 and #entries == 0) then
-    if #entries > 0 or (want == 0 and call('EXISTS', list) == 1) then
-      give_back(op, key)
-    else
-      call('HDEL', key, 'tok', 'exp', 'st')
-      settle_down(op, s.parked, h[7], h[6] and window or idle)
-      call('ZREM', P .. 'due', op)
-    end
+  if rests then
+    settle_down(op, s.parked, h[7], h[6] and window or idle)
+    released[#released + 1] = op
+  elseif step[4] == 1 then
+    give_back(op, key)
+  end
+  if rests or step[4] == 1 then
     return { 'released', int(s.head), '0', s.done, s.parked, s.unparked, {} }
   end
   if #entries == 0 and s.done == '' and s.parked == '' and s.unparked == '' then return { 'held' } end
@@ -209,6 +215,7 @@ for _, step in ipairs(cjson.decode(ARGV[1])) do
   local reply, fault = guard(hook_of(step[1]) and parked_step or lane_step, step)
   replies[#replies + 1] = reply or { 'fault', fault }
 end
+if #released > 0 then call('ZREM', P .. 'due', unpack(released)) end
 local out = { int(now), int(call('LLEN', P .. 'ready')) }
 for i = 1, #replies do out[#out + 1] = replies[i] end
 return out

@@ -25,12 +25,12 @@ local function append_delayed(op, id)
     if not s[2] then call('HSET', skey, 'head', 1) end
     local lkey, seen_key = P .. 'lane:' .. op, P .. 'seen:' .. op .. ':' .. int(bucket)
     call('HSET', seen_key, id, int(tonumber(s[2] or '1') + call('LLEN', lkey)) .. ':' .. digest)
-    call('PEXPIRE', seen_key, window)
+    call('PEXPIREAT', seen_key, forgotten_at(bucket, window))
     call('RPUSH', lkey, doc)
     call('HDEL', dkey, id)
   end
   if call('EXISTS', dkey) == 0 then call('HDEL', skey, 'dl') end
-  if not s[1] and call('EXISTS', P .. 'lane:' .. op) == 1 then
+  if not filled(s[1]) and call('EXISTS', P .. 'lane:' .. op) == 1 then
     call('PERSIST', skey)
     make_ready(op)
     made = made + 1
@@ -80,9 +80,12 @@ for _, member in ipairs(call('ZRANGEBYSCORE', P .. 'due', '-inf', int(now), 'LIM
     call('ZREM', P .. 'due', member)
   end
 end
+-- A worker that died between its wake-up and its claim took the token with it.
+local waiting = call('LLEN', P .. 'ready')
+if waiting > 0 and call('EXISTS', P .. 'wake') == 0 then call('RPUSH', P .. 'wake', '1') end
 if broken then return redis.error_reply(broken) end
 
 local next_due = call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
 local wait = -1
 if next_due[2] then wait = math.max(0, math.ceil(tonumber(next_due[2]) - now)) end
-return { made, ended, wait, call('LLEN', P .. 'ready') }
+return { made, ended, wait, waiting }
