@@ -19,6 +19,7 @@ func main() {
 // runMain gives the process's signals their meaning: the first SIGINT or SIGTERM
 // asks for a graceful end, the second ends the process at once.
 func runMain() int {
+	keepHeapFloor(os.LookupEnv)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stop := make(chan os.Signal, 2)

@@ -147,11 +147,10 @@ local function lane_step(step)
   elseif step[4] == 1 then
     give_back(op, key)
   end
-  if rests or step[4] == 1 then
-    return { 'released', int(s.head), '0', s.done, s.parked, s.unparked, {} }
-  end
-  if #entries == 0 and s.done == '' and s.parked == '' and s.unparked == '' then return { 'held' } end
-  return { 'held', int(s.head), '0', s.done, s.parked, s.unparked, entries }
+  local word = 'held'
+  if rests or step[4] == 1 then word, entries = 'released', {} end
+  if #entries == 0 and s.done == '' and s.parked == '' and s.unparked == '' then return { word } end
+  return { word, int(s.head), '0', s.done, s.parked, s.unparked, entries }
 end
 
 -- end_parked settles the head of a parked queue and takes it off.
