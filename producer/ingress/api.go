@@ -18,9 +18,8 @@ import (
 // Version is the version of the HTTP API, as its OpenAPI document names it.
 const Version = "1.0.0"
 
-// API is the HTTP API. Build one with New; it is safe for concurrent use and
-// needs no closing beyond Drain. Its only goroutines are those of questions: one
-// each, which may outlive its request until Config.Questions has answered.
+// API is the HTTP API. Build one with New; it is safe for concurrent use, owns
+// no goroutine, and needs no closing beyond Drain.
 type API struct {
 	config   Config
 	metrics  *metrics

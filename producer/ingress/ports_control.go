@@ -48,7 +48,9 @@ type ChainLink struct {
 
 // Asker puts questions to controls.
 type Asker interface {
-	// Evaluate waits for the verdict. The end of ctx cancels the question.
+	// Evaluate waits for the verdict. The end of ctx cancels the question, unless its
+	// cause is tasks.ErrDetached: the question goes on then, and Evaluate fails with
+	// ErrPending.
 	Evaluate(ctx context.Context, q Question) (tasks.Verdict, error)
 	// Submit hands a question over and returns at once; the verdict is nil unless it
 	// is known already.

@@ -76,12 +76,6 @@ type within struct {
 	bounded bool
 }
 
-// evaluated is how an evaluation ended.
-type evaluated struct {
-	verdict tasks.Verdict
-	err     error
-}
-
 // evaluateWithin waits for the verdict. The question ends with its request, but
 // it outlives a wait that was bounded and a server that stops: its caller is told
 // where to go on.
@@ -92,38 +86,25 @@ func (a *API) evaluateWithin(ctx context.Context, q Question, w within) (*evalua
 	// The server's own deadline for writing would be over by then. A writer without
 	// deadlines is no error.
 	_ = http.NewResponseController(exchangeOf(ctx).writer).SetWriteDeadline(time.Now().Add(w.limit + writeGrace))
-	// Not a child of ctx, whose end by a handler that has answered would cancel it.
-	asking, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	ended := make(chan evaluated, 1)
-	go func() {
-		verdict, err := a.config.Questions.Evaluate(asking, q)
-		cancel(nil)
-		ended <- evaluated{verdict, err}
-	}()
-	var bound <-chan time.Time
+	asking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	detach := func() { cancel(tasks.ErrDetached) }
+	defer context.AfterFunc(a.draining, detach)()
 	if w.bounded {
-		timer := time.NewTimer(w.limit)
-		defer timer.Stop()
-		bound = timer.C
+		defer time.AfterFunc(w.limit, detach).Stop()
 	}
-	select {
-	case e := <-ended:
-		if e.err != nil {
-			return nil, refusedQuestion(e.err)
-		}
-		return verdictOutput(q, &e.verdict), nil
-	case <-ctx.Done():
-		cancel(errCallerGone)
+	verdict, err := a.config.Questions.Evaluate(asking, q)
+	switch {
+	case ctx.Err() != nil:
 		a.callerGone(ctx, q)
 		return nil, ctx.Err()
-	case <-bound:
-	case <-a.draining.Done():
+	case errors.Is(err, ErrPending):
+		return verdictOutput(q, nil), nil
+	case err != nil:
+		return nil, refusedQuestion(err)
 	}
-	return verdictOutput(q, nil), nil
+	return verdictOutput(q, &verdict), nil
 }
-
-// errCallerGone is the cause of a question that ended with its request.
-var errCallerGone = errors.New("caller of the question went away")
 
 // callerGone logs that a question was taken back.
 func (a *API) callerGone(ctx context.Context, q Question) {

@@ -260,11 +260,11 @@ func TestAWaitThatEndsLeavesTheQuestion(t *testing.T) {
 	for name, query := range map[string]string{"bounded": "?wait=1ms", "drained": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			release, ended := make(chan struct{}), make(chan error, 1)
+			ended := make(chan error, 1)
 			q := &questions{evaluate: func(ctx context.Context, q ingress.Question) (tasks.Verdict, error) {
-				<-release
-				ended <- ctx.Err()
-				return denied(q.ID), nil
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return tasks.Verdict{}, ingress.ErrPending
 			}}
 			b := asking(t, q)
 			if name == "drained" {
@@ -274,8 +274,7 @@ func TestAWaitThatEndsLeavesTheQuestion(t *testing.T) {
 			if !strings.Contains(a.body, `"status":"pending"`) || a.header.Get("Location") == "" {
 				t.Fatalf("answer is %s", a.body)
 			}
-			close(release)
-			if err := <-ended; err != nil {
+			if err := <-ended; !errors.Is(err, tasks.ErrDetached) {
 				t.Fatalf("the question was cancelled: %v", err)
 			}
 		})

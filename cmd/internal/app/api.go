@@ -12,7 +12,7 @@ import (
 
 // composeAPI wires the HTTP API to a dispatcher of its own. Hooks of operations
 // are kept in Redis, so that any API process may take any event.
-func (a *App) composeAPI() error {
+func (a *App) composeAPI(ctx context.Context) error {
 	cfg := a.params.Config
 	tokens, err := a.tokens()
 	if err != nil {
@@ -26,12 +26,19 @@ func (a *App) composeAPI() error {
 		return err
 	}
 	a.defers("dispatcher", func(context.Context) error { a.dispatcher.Close(); return nil })
+	if err := a.composeClient(); err != nil {
+		return err
+	}
+	if err := a.composeDeferred(ctx); err != nil {
+		return err
+	}
 	checks := map[string]ingress.Check{}
 	for name, check := range a.checks() {
 		checks[name] = check
 	}
 	api, err := ingress.New(ingress.Config{
 		Events: a.dispatcher, Store: a.store, EnvironmentHooks: a.hooks,
+		Questions: questions{a.client}, Deferred: deferredResults{a.deferred}, QuestionTimeout: cfg.Control.Timeout,
 		Tokens: tokens, AllowAnonymousLoopback: a.params.Anonymous,
 		MaxBody: int64(cfg.API.MaxBody), Checks: checks,
 		Metrics:    promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),

@@ -13,9 +13,13 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/gantry-hooks/gantry/config"
+	"github.com/gantry-hooks/gantry/control"
+	"github.com/gantry-hooks/gantry/control/deferred"
+	"github.com/gantry-hooks/gantry/control/redisverdict"
 	"github.com/gantry-hooks/gantry/producer"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane/redislane"
+	"github.com/gantry-hooks/gantry/webhook"
 	"github.com/gantry-hooks/gantry/worker"
 )
 
@@ -51,6 +55,8 @@ type Params struct {
 	TrustLoopback bool
 	// OnAttempt hears of every delivery attempt; nil means nobody does.
 	OnAttempt func(worker.Attempt)
+	// OnAsked hears of every control that was asked here; nil means nobody does.
+	OnAsked func(webhook.ControlRequest, webhook.ControlReply)
 }
 
 // logServer is the key of a listener's name.
@@ -64,9 +70,14 @@ type App struct {
 	conns    *connections
 	store    *redislane.Store
 	hooks    tasks.EnvironmentHooks
-	// dispatcher is set with RoleAPI, worker with RoleWorker.
+	exchange *redisverdict.Store
+	// dispatcher, client and deferred are set with RoleAPI; worker, and answerer if it
+	// is switched on, with RoleWorker.
 	dispatcher *producer.Dispatcher
+	client     *control.Client
+	deferred   *deferred.Service
 	worker     *worker.Worker
+	answerer   *control.Answerer
 	servers    []*httpServer
 	cleanups   []cleanup
 	// failed receives the first error of a server that ended by itself.
@@ -117,6 +128,9 @@ func (a *App) compose(ctx context.Context) error {
 	if a.store, err = a.conns.store(ctx, cfg, a.log); err != nil {
 		return err
 	}
+	if err = a.composeExchange(ctx); err != nil {
+		return err
+	}
 	a.registry.MustRegister(worker.NewQueueCollector(a.store))
 	if a.has(RoleWorker) {
 		if err := a.composeWorker(ctx); err != nil {
@@ -124,7 +138,7 @@ func (a *App) compose(ctx context.Context) error {
 		}
 	}
 	if a.has(RoleAPI) {
-		if err := a.composeAPI(); err != nil {
+		if err := a.composeAPI(ctx); err != nil {
 			return err
 		}
 	}
@@ -170,11 +184,20 @@ func (c *cleanup) run(ctx context.Context) error {
 }
 
 func (a *App) composeWorker(ctx context.Context) error {
-	deliverer, err := a.deliverer(ctx)
+	cfg := a.params.Config
+	deliveries, err := a.composeDeliveries(ctx)
 	if err != nil {
 		return err
 	}
-	cfg := a.params.Config
+	deliverer, err := deliveries.deliverer(deliveryParams{
+		name: "notifications", connections: cfg.Worker.Concurrency, registerer: a.registry,
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.composeAnswerer(deliveries); err != nil {
+		return err
+	}
 	jitter := cfg.Retry.Jitter
 	if jitter == 0 {
 		jitter = -1 // the worker's zero value means its default
@@ -200,6 +223,12 @@ func (a *App) Start(ctx context.Context) error {
 			return errors.Join(err, a.undo(context.WithoutCancel(ctx)))
 		}
 		a.running("worker", a.worker.Stop)
+	}
+	if a.answerer != nil {
+		if err := a.answerer.Start(ctx); err != nil {
+			return errors.Join(err, a.undo(context.WithoutCancel(ctx)))
+		}
+		a.running("answerer", a.answerer.Stop)
 	}
 	for _, s := range a.servers {
 		if err := s.start(a.failed); err != nil {
@@ -255,6 +284,10 @@ func (a *App) Store() *redislane.Store { return a.store }
 
 // Dispatcher returns the producer of the API role; nil without it.
 func (a *App) Dispatcher() *producer.Dispatcher { return a.dispatcher }
+
+// Questions returns the client that asks about tool calls; nil without the API
+// role.
+func (a *App) Questions() *control.Client { return a.client }
 
 // RedisAddr returns the address of the embedded Redis; "" when it is another's.
 func (a *App) RedisAddr() string {

@@ -6,30 +6,40 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gantry-hooks/gantry/config"
 	"github.com/gantry-hooks/gantry/enrich"
 	"github.com/gantry-hooks/gantry/webhook"
 	"github.com/gantry-hooks/gantry/webhook/egress"
 )
 
-// deliverer wires payloads, egress and requests into the one thing that makes
-// an attempt.
-func (a *App) deliverer(ctx context.Context) (*webhook.Deliverer, error) {
-	cfg := a.params.Config
-	// A delivery needs one connection. Without a bound a busy process opens more,
-	// because a connection that has just been used is idle a moment too late.
-	connections := cfg.Worker.Concurrency
-	callers, err := egress.New(egress.Config{Policy: a.callersPolicy(), MaxConnsPerHost: connections})
+// deliveries make requests: each deliverer has connections of its own, all share
+// the payload builder and what it remembers.
+type deliveries struct {
+	*App
+	payloads webhook.Payloads
+}
+
+// deliveryParams are what deliverers differ in.
+type deliveryParams struct {
+	// name stands in messages.
+	name string
+	// connections bounds the connections to one host. A request needs one. Without a
+	// bound a busy process opens more, because a connection that has just been used is
+	// idle a moment too late.
+	connections int
+	// registerer takes the metrics; nil keeps them unregistered.
+	registerer prometheus.Registerer
+}
+
+// composeDeliveries wires what all deliverers share.
+func (a *App) composeDeliveries(ctx context.Context) (*deliveries, error) {
+	client, err := a.egress("directory", egress.Config{Policy: egress.Trusted(), MaxConnsPerHost: a.params.Config.Worker.Concurrency})
 	if err != nil {
-		return nil, fmt.Errorf("callers' egress: %w", err)
+		return nil, err
 	}
-	a.defers("callers' egress", func(context.Context) error { callers.Close(); return nil })
-	operator, err := egress.New(egress.Config{Policy: egress.Trusted(), MaxConnsPerHost: connections})
-	if err != nil {
-		return nil, fmt.Errorf("operator's egress: %w", err)
-	}
-	a.defers("operator's egress", func(context.Context) error { operator.Close(); return nil })
-	directory, err := a.directory(ctx, operator)
+	directory, err := a.directory(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -37,13 +47,38 @@ func (a *App) deliverer(ctx context.Context) (*webhook.Deliverer, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent := "Gantry/" + a.params.Version
+	return &deliveries{App: a, payloads: payloads}, nil
+}
+
+// egress makes a client that ends with the system.
+func (a *App) egress(name string, cfg egress.Config) (*egress.Client, error) {
+	client, err := egress.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("egress of %s: %w", name, err)
+	}
+	a.defers("egress of "+name, func(context.Context) error { client.Close(); return nil })
+	return client, nil
+}
+
+// deliverer wires payloads, egress and requests into the one thing that makes
+// an attempt.
+func (d *deliveries) deliverer(p deliveryParams) (*webhook.Deliverer, error) {
+	cfg := d.params.Config
+	callers, err := d.egress(p.name, egress.Config{Policy: d.callersPolicy(), MaxConnsPerHost: p.connections})
+	if err != nil {
+		return nil, err
+	}
+	operator, err := d.egress("the operator's "+p.name, egress.Config{Policy: egress.Trusted(), MaxConnsPerHost: p.connections})
+	if err != nil {
+		return nil, err
+	}
+	agent := "Gantry/" + d.params.Version
 	if cfg.Webhook.UserAgentSuffix != "" {
 		agent += " " + cfg.Webhook.UserAgentSuffix
 	}
 	return webhook.New(webhook.Config{
-		Env: a.params.Env.Lookup, HeaderEnv: cfg.Webhook.HeaderEnv, Callers: callers, Operator: operator,
-		Payloads: payloads, UserAgent: agent, Registerer: a.registry,
+		Env: d.params.Env.Lookup, HeaderEnv: cfg.Webhook.HeaderEnv, Callers: callers, Operator: operator,
+		Payloads: d.payloads, UserAgent: agent, Registerer: p.registerer,
 	})
 }
 

@@ -100,6 +100,9 @@ func (a *App) checks() map[string]func(context.Context) error {
 	if a.worker != nil {
 		checks["worker"] = func(context.Context) error { return a.worker.Ready() }
 	}
+	if a.answerer != nil {
+		checks["control"] = func(context.Context) error { return a.answerer.Ready() }
+	}
 	return checks
 }
 

@@ -22,9 +22,11 @@ import (
 )
 
 // connections are the clients of one Redis: one for commands, one for blocking
-// pops, which would starve the other's pool, and one for asynq.
+// pops, which would starve the other's pool, and one for asynq. Questions have a
+// pair of their own.
 type connections struct {
 	commands, blocking, asynq *redis.Client
+	control, verdicts         *redis.Client
 	embedded                  *embedded
 }
 
@@ -54,6 +56,13 @@ func connect(cfg *config.Config, log *logrus.Logger) (*connections, error) {
 	blocking.PoolSize = max(4, 2*cfg.Redis.Shards)
 	blocking.MaxRetries = -1
 	c.blocking = redis.NewClient(&blocking)
+	questions := *opts
+	questions.PoolSize = cfg.Control.Connections
+	c.control = redis.NewClient(&questions)
+	// Those that ask, those that answer, and those that wait for deferred results.
+	verdicts := blocking
+	verdicts.PoolSize = 3*cfg.Redis.Shards + 1
+	c.verdicts = redis.NewClient(&verdicts)
 	background := *opts
 	background.PoolSize = 10
 	// asynq's own scripts are not safe to send twice.
@@ -132,22 +141,16 @@ func (c *connections) store(ctx context.Context, cfg *config.Config, log logrus.
 		Lease: cfg.Lane.Lease, Window: cfg.Lane.IdempotencyWindow, IdleTTL: cfg.Lane.OperationIdle,
 		Embedded: c.embedded != nil,
 	}
-	for {
-		s, err := redislane.Open(ctx, lanes)
-		if err == nil || !errors.Is(err, lane.ErrUnavailable) {
-			return s, err
-		}
-		log.WithField(tasks.LogErr, err).Warn("redis.unavailable")
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to redis: %w", err)
-		case <-time.After(time.Second):
-		}
-	}
+	var s *redislane.Store
+	err := retrying(ctx, log, func() (err error) {
+		s, err = redislane.Open(ctx, lanes)
+		return err
+	}, lane.ErrUnavailable)
+	return s, err
 }
 
 func (c *connections) close() {
-	for _, client := range []*redis.Client{c.commands, c.blocking, c.asynq} {
+	for _, client := range []*redis.Client{c.commands, c.blocking, c.asynq, c.control, c.verdicts} {
 		if client != nil {
 			_ = client.Close()
 		}
