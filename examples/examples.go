@@ -5,17 +5,21 @@ package examples
 
 import "embed"
 
-// AgentRun holds agent-run/hooks.json and agent-run/events.jsonl: hooks and
-// events of three operations of a made-up agent, one of them started by another.
+// AgentRun holds agent-run/hooks.json, events.jsonl and questions.jsonl: hooks,
+// events and questions of three operations of a made-up agent, one of them started
+// by another.
 //
 //go:embed agent-run
 var AgentRun embed.FS
 
-// The files of AgentRun, the receiver's address in its hooks, and the number of
-// deliveries that its receiver refuses for good.
+// The files of AgentRun, the receiver's address in its hooks, the number of
+// deliveries that its receiver refuses for good, and the number of tool calls that
+// its policy denies.
 const (
-	AgentRunHooks    = "agent-run/hooks.json"
-	AgentRunEvents   = "agent-run/events.jsonl"
-	AgentRunReceiver = "127.0.0.1:8485"
-	AgentRunDead     = 1
+	AgentRunHooks     = "agent-run/hooks.json"
+	AgentRunEvents    = "agent-run/events.jsonl"
+	AgentRunQuestions = "agent-run/questions.jsonl"
+	AgentRunReceiver  = "127.0.0.1:8485"
+	AgentRunDead      = 1
+	AgentRunDenied    = 1
 )

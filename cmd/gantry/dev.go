@@ -31,7 +31,8 @@ type devCmd struct {
 // Help is the manual of the command.
 func (*devCmd) Help() string {
 	return `Runs the API, a worker and a receiver in one process, on this machine only, and plays an agent run of three
-operations through them: you see what is delivered where, in which order, and what is retried. Without
+operations through them: you see what is delivered where, in which order, what is retried, and how a policy is
+asked before tools run and denies one call. Without
 REDIS_URL an embedded Redis is used, which keeps nothing. Callers on this machine need no token, and hooks
 may reach this machine. Retries come after a second instead of five, so that you see them.
 
@@ -144,7 +145,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	d.app, err = app.New(ctx, app.Params{
 		Config: d.cfg, Env: d.env, Roles: []app.Role{app.RoleWorker, app.RoleAPI}, Logger: log, Version: version(),
 		Anonymous: true, Embedded: true, TrustLoopback: true, NextFreePort: true,
-		OnAttempt: func(a worker.Attempt) { d.view.Attempt(a); d.play.Attempt(a) },
+		OnAttempt: func(a worker.Attempt) { d.view.Attempt(a); d.play.Attempt(a) }, OnAsked: d.view.Asked,
 	})
 	if err != nil {
 		return err
@@ -220,6 +221,7 @@ func (d *dev) conclude() error {
 	total := judgement.Totals()
 	fmt.Fprintf(d.out, "\n%d of %d delivered, in order: %s. %d attempts were repeated, %d delivery is dead: its endpoint said that it is gone.\n",
 		total.Delivered, total.Expected, yes(total.InOrder), total.Retried, total.Dead)
+	fmt.Fprintf(d.out, "%d tool calls were asked about before they ran: %d allowed, %d denied.\n", judgement.Asked, judgement.Allowed, judgement.Denied)
 	if err := judgement.Check(); err != nil {
 		return fmt.Errorf("the demonstration went wrong: %w", err)
 	}
@@ -237,10 +239,19 @@ func (d *dev) apiURL() string { return "http://" + d.app.Address(app.ServerAPI) 
 
 // hints say how to go on.
 func (d *dev) hints() {
-	writeHints(d.out, d.theme, d.apiURL(), "http://"+d.receiver.Address())
+	writeHints(d.out, d.theme, hinted{api: d.apiURL(), receiver: "http://" + d.receiver.Address(), guarded: d.play.Guarded(), played: !d.NoDemo})
 }
 
-func writeHints(w io.Writer, theme screen.Theme, api, receiver string) {
+// hinted is what the hints speak of.
+type hinted struct {
+	api, receiver string
+	// guarded is the operation of the demonstration whose tools are asked about.
+	guarded string
+	played  bool
+}
+
+func writeHints(w io.Writer, theme screen.Theme, h hinted) {
+	api, receiver := h.api, h.receiver
 	option := ""
 	if api != defaultAPI {
 		option = " --api " + api
@@ -256,23 +267,33 @@ func writeHints(w io.Writer, theme screen.Theme, api, receiver string) {
     -d '{"type":"afterStep","event":{"agentId":"me","userId":"me","stepIndex":0,"content":"hello"}}'
 
 %s  gantry lanes%s · gantry dead list%s · gantry --help
-%s
+%s%s
 `,
 		theme.Paint(screen.Bold, "API     "), api, api, api,
 		theme.Paint(screen.Bold, "Receiver"), receiver,
 		theme.Paint(screen.Bold, "Send an event of your own (it shows up here):"),
 		api, receiver, api,
-		theme.Paint(screen.Bold, "Look around:"), option, option,
+		theme.Paint(screen.Bold, "Look around:"), option, option, askHint(theme, h, option),
 		theme.Paint(screen.Dim, "Everything listens on this machine only. Ctrl-C ends it."))
 }
 
-// shownElsewhere leaves out the log lines of attempts, which the view shows.
+// askHint tells how to ask about a tool call of the demonstration.
+func askHint(theme screen.Theme, h hinted, option string) string {
+	if !h.played {
+		return ""
+	}
+	return fmt.Sprintf("%s  gantry evaluate%s --operation %s --tool billing/refund --args '{\"amount\":\"890.00\"}'\n",
+		theme.Paint(screen.Bold, "Ask before a tool runs:"), option, h.guarded)
+}
+
+// shownElsewhere leaves out the log lines of attempts and controls, which the view
+// shows.
 type shownElsewhere struct{ logrus.Formatter }
 
 // Format writes every other line.
 func (f shownElsewhere) Format(e *logrus.Entry) ([]byte, error) {
 	switch e.Message {
-	case "delivery.parked", "delivery.dead":
+	case "delivery.parked", "delivery.dead", "control.asked":
 		return nil, nil
 	}
 	return f.Formatter.Format(e)

@@ -29,7 +29,8 @@ func TestDevOnce(t *testing.T) {
 			}
 			contains(t, got.out,
 				"Playing an agent run: 45 events of 3 operations", "http_5xx 503, retry in 1", "delivered 204 on attempt 3",
-				"dead: endpoint_gone (http_4xx 410)", "41 of 42 delivered, in order: yes. 2 attempts were repeated")
+				"dead: endpoint_gone (http_4xx 410)", "41 of 42 delivered, in order: yes. 2 attempts were repeated",
+				"→ refund-limit", "denied in", "More than 100 needs a manager.", "3 tool calls were asked about before they ran: 2 allowed, 1 denied.")
 			if strings.Contains(got.out, "\x1b") {
 				t.Errorf("there are colours in what is no terminal")
 			}
@@ -150,9 +151,31 @@ func TestReadmeCommandsWork(t *testing.T) {
 		"http://127.0.0.1:8485", receiverAddress.FindStringSubmatch(out.String())[1],
 	).Replace(string(readme))
 	answers := fetchCommands(t, text)
-	if len(answers) != 2 || answers[1]["settled"] != true {
+	if len(answers) != 4 || answers[1]["settled"] != true || answers[3]["status"] != "blocked" || answers[3]["reason"] != "More than 100 needs a manager." {
 		t.Fatalf("the commands were answered with %v", answers)
 	}
+}
+
+func TestDevAnswersQuestions(t *testing.T) {
+	t.Parallel()
+	out := startDev(t)
+	out.await(t, "Ctrl-C ends it.", 1)
+	contains(t, out.String(), "Ask before a tool runs:", "--operation run-refund-c41d --tool billing/refund")
+	env := map[string]string{varAPI: apiAddress.FindStringSubmatch(out.String())[1]}
+	denied := invoke(t, env, "evaluate", "--operation", "run-refund-c41d", "--tool", "billing/refund", "--args", `{"amount":"890.00"}`)
+	if denied.code != exitBlocked {
+		t.Errorf("exit code %d: %s", denied.code, denied.err)
+	}
+	contains(t, denied.out, "BLOCKED  More than 100 needs a manager.", "Denied by control refund-limit of run-refund-c41d.")
+	allowed := invoke(t, env, "evaluate", "--operation", "run-refund-c41d", "--tool", "billing/refund", "--args", `{"amount":"89.00"}`)
+	if allowed.code != exitOK {
+		t.Errorf("exit code %d: %s", allowed.code, allowed.err)
+	}
+	explained := invoke(t, env, "hooks", "explain", "run-refund-c41d", "billing/refund")
+	if explained.code != exitOK {
+		t.Errorf("exit code %d: %s", explained.code, explained.err)
+	}
+	contains(t, explained.out, "refund-limit", "^billing/", "block", "5s", "No control matches: nobody is asked")
 }
 
 func TestOperatorsCommands(t *testing.T) {

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gantry-hooks/gantry/cmd/internal/client"
 	"github.com/gantry-hooks/gantry/cmd/internal/screen"
+	"github.com/gantry-hooks/gantry/examples"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 	"github.com/gantry-hooks/gantry/webhook"
@@ -63,6 +66,14 @@ func perfect(t *testing.T) *Run {
 		}
 	}
 	<-r.ended
+	for i := range r.questions {
+		v := client.Verdict{Status: tasks.VerdictAllow, Outcome: tasks.OutcomeAllowed}
+		if i < examples.AgentRunDenied {
+			v = client.Verdict{Status: tasks.VerdictBlocked, Outcome: tasks.OutcomeDenied}
+		}
+		r.verdicts = append(r.verdicts, v)
+		r.receiver.decided++
+	}
 	return r
 }
 
@@ -72,10 +83,13 @@ func TestJudgementNoticesWhatWentWrong(t *testing.T) {
 		spoil func(*Run)
 		want  string
 	}{
-		"nothing":      {func(*Run) {}, ""},
-		"out of order": {func(r *Run) { a := r.receiver.arrived[ledger]; a[0], a[1] = a[1], a[0] }, "41 of 42 deliveries arrived, in order: false"},
-		"one lost":     {func(r *Run) { r.receiver.arrived[ledger] = r.receiver.arrived[ledger][1:] }, "40 of 42 deliveries arrived, in order: false"},
-		"no retry":     {func(r *Run) { r.retries = map[stream]int{} }, "0 attempts were repeated"},
+		"nothing":        {func(*Run) {}, ""},
+		"out of order":   {func(r *Run) { a := r.receiver.arrived[ledger]; a[0], a[1] = a[1], a[0] }, "41 of 42 deliveries arrived, in order: false"},
+		"one lost":       {func(r *Run) { r.receiver.arrived[ledger] = r.receiver.arrived[ledger][1:] }, "40 of 42 deliveries arrived, in order: false"},
+		"none denied":    {func(r *Run) { r.verdicts[0] = r.verdicts[1] }, "3 were allowed and 0 denied"},
+		"failed open":    {func(r *Run) { r.verdicts[1].Outcome = tasks.OutcomeErrorOpen }, "1 were allowed and 1 denied"},
+		"nobody decided": {func(r *Run) { r.receiver.decided = 0 }, "by 0 answers"},
+		"no retry":       {func(r *Run) { r.retries = map[stream]int{} }, "0 attempts were repeated"},
 		"one more dead": {func(r *Run) {
 			id := r.receiver.arrived[ledger][0]
 			r.receiver.arrived[ledger] = r.receiver.arrived[ledger][1:]
@@ -176,5 +190,45 @@ func TestViewSaysWhatAnAttemptCameTo(t *testing.T) {
 		head + "1    dead: endpoint_gone (http_4xx 410)\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Fatalf("lines differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestPolicyDecidesByTheAmount(t *testing.T) {
+	r := startReceiver(t)
+	for args, want := range map[string]string{
+		`{}`: `{"decision":"allow"}`, `{"amount":"100"}`: `{"decision":"allow"}`,
+		`{"amount":"100.01"}`: "deny", `{"amount":"all"}`: "deny", `{"amount":"NaN"}`: "deny",
+	} {
+		resp, err := http.Post("http://"+r.Address()+"/policy/x", "application/json", strings.NewReader(`{"args":`+args+`}`))
+		if err != nil {
+			t.Fatalf("post: %v", err)
+		}
+		raw, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || !strings.Contains(string(raw), want) {
+			t.Errorf("%s is answered %s (%v), want %s", args, raw, err, want)
+		}
+	}
+}
+
+func TestViewShowsDecisions(t *testing.T) {
+	body := func(text string) webhook.ControlReply {
+		return webhook.ControlReply{Status: http.StatusOK, Body: []byte(text), Elapsed: 12 * time.Millisecond}
+	}
+	for want, reply := range map[string]webhook.ControlReply{
+		"allowed in 12 ms":            body(`{"decision":"allow"}`),
+		"denied in 12 ms: too much·":  body(`{"decision":"deny","reason":"too much\u001b"}`),
+		"no objection in 12 ms":       body(`{}`),
+		"no answer: invalid_response": body(`{"decision":"denied"}`),
+		"no answer: timeout":          {Class: tasks.ClassTimeout},
+		"taken back":                  {Cancelled: true},
+	} {
+		var out bytes.Buffer
+		NewView(&out, screen.Theme{}).Asked(webhook.ControlRequest{
+			Hook: &tasks.Hook{ID: "limit"}, Type: tasks.BeforeToolCall, OperationID: "run",
+		}, reply)
+		if !strings.Contains(out.String(), want+"\n") || !strings.Contains(out.String(), "ask    beforeToolCall            → limit") {
+			t.Errorf("the view shows %q, want %q", out.String(), want)
+		}
 	}
 }

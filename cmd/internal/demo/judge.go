@@ -7,6 +7,7 @@ import (
 
 	"github.com/gantry-hooks/gantry/cmd/internal/screen"
 	"github.com/gantry-hooks/gantry/examples"
+	"github.com/gantry-hooks/gantry/tasks"
 )
 
 // Line is what became of one hook id of one operation.
@@ -26,6 +27,9 @@ type Judgement struct {
 	// Repeated counts events that arrived a second time, Refused requests without
 	// the right token or signature.
 	Repeated, Refused int
+	// Asked are the questions, Allowed and Denied what they came to, Decided the
+	// requests that the policy answered.
+	Asked, Allowed, Denied, Decided int
 }
 
 // Judge compares what the receiver saw with the files.
@@ -55,7 +59,16 @@ func (r *Run) Judge() (Judgement, error) {
 	})
 	r.receiver.mu.Lock()
 	defer r.receiver.mu.Unlock()
-	j.Repeated, j.Refused = r.receiver.repeated, r.receiver.refused
+	j.Repeated, j.Refused, j.Decided = r.receiver.repeated, r.receiver.refused, r.receiver.decided
+	j.Asked = len(r.questions)
+	for _, v := range r.verdicts {
+		switch {
+		case v.Status == tasks.VerdictAllow && v.Outcome == tasks.OutcomeAllowed:
+			j.Allowed++
+		case v.Status == tasks.VerdictBlocked && v.Outcome == tasks.OutcomeDenied:
+			j.Denied++
+		}
+	}
 	return j, nil
 }
 
@@ -106,7 +119,8 @@ func (j Judgement) Totals() Line {
 }
 
 // Check says what is not as promised, or nil. The run asks for one dead letter,
-// at the endpoint that is gone, and for the retries of its flaky endpoint.
+// at the endpoint that is gone, for the retries of its flaky endpoint, and for a
+// policy that denies one tool call and allows the others.
 func (j Judgement) Check() error {
 	total := j.Totals()
 	switch {
@@ -116,6 +130,9 @@ func (j Judgement) Check() error {
 		return fmt.Errorf("%d deliveries are dead, want %d", total.Dead, examples.AgentRunDead)
 	case total.Retried != flakyFailures:
 		return fmt.Errorf("%d attempts were repeated, want %d", total.Retried, flakyFailures)
+	case j.Denied != examples.AgentRunDenied || j.Allowed+j.Denied != j.Asked || j.Decided != j.Asked:
+		return fmt.Errorf("of %d tool calls %d were allowed and %d denied, by %d answers; want %d denied",
+			j.Asked, j.Allowed, j.Denied, j.Decided, examples.AgentRunDenied)
 	case j.Refused != 0:
 		return fmt.Errorf("the receiver refused %d requests for their token or signature", j.Refused)
 	}

@@ -49,6 +49,7 @@ type Receiver struct {
 	repeated int
 	failed   map[string]int
 	refused  int
+	decided  int
 }
 
 // Secrets are what the receiver checks requests with.
@@ -114,9 +115,16 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request) {
 		OperationID string         `json:"operationId"`
 		HookID      string         `json:"hookId"`
 		HookType    tasks.HookType `json:"hookType"`
+		Args        struct {
+			Amount string `json:"amount"`
+		} `json:"args"`
 	}
 	if json.Unmarshal(raw, &payload) != nil {
 		http.Error(w, "the body is no JSON object", http.StatusBadRequest)
+		return
+	}
+	if strings.HasPrefix(req.URL.Path, "/policy/") {
+		r.decide(w, payload.Args.Amount)
 		return
 	}
 	status := r.judge(req, raw, payload.OperationID)
@@ -127,6 +135,23 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request) {
 		r.remember(stream{payload.OperationID, payload.HookID, payload.HookType}, req.Header.Get("Gantry-Task-Id"))
 	}
 	w.WriteHeader(status)
+}
+
+// refundLimit is what the policy lets an agent give away.
+const refundLimit = 100
+
+// decide answers as a control: an amount that is too large, or that it does not
+// understand, is denied.
+func (r *Receiver) decide(w http.ResponseWriter, amount string) {
+	r.mu.Lock()
+	r.decided++
+	r.mu.Unlock()
+	decision := map[string]string{"decision": "allow"}
+	if value, err := strconv.ParseFloat(amount, 64); amount != "" && (err != nil || !(value <= refundLimit)) {
+		decision = map[string]string{"decision": "deny", "reason": fmt.Sprintf("More than %d needs a manager.", refundLimit)}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(decision) // a caller that is gone has no use for it
 }
 
 func pause(ctx context.Context, d time.Duration) {

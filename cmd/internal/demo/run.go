@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/gantry-hooks/gantry/cmd/internal/client"
 	"github.com/gantry-hooks/gantry/cmd/internal/feed"
 	"github.com/gantry-hooks/gantry/examples"
 	"github.com/gantry-hooks/gantry/tasks"
@@ -23,6 +25,9 @@ type Run struct {
 	receiver *Receiver
 	hooks    *feed.Hooks
 	events   []feed.Event
+	// questions are asked before the event of their tool call, or together with the
+	// next one that has such an event.
+	questions []feed.Event
 
 	mu sync.Mutex
 	// open are the deliveries that have come to no end yet.
@@ -31,6 +36,8 @@ type Run struct {
 	// retries counts the attempts that failed and were parked.
 	retries map[stream]int
 	ended   chan struct{}
+	// verdicts are those of the questions, in their order.
+	verdicts []client.Verdict
 }
 
 // delivery is one event at one hook.
@@ -50,6 +57,10 @@ func NewRun(receiver *Receiver, suffix string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	questions, err := readFile(examples.AgentRunQuestions)
+	if err != nil {
+		return nil, err
+	}
 	hooks = bytes.ReplaceAll(hooks, []byte(examples.AgentRunReceiver), []byte(receiver.Address()))
 	plain, err := feed.ParseHooks(examples.AgentRunHooks, hooks)
 	if err != nil {
@@ -59,6 +70,7 @@ func NewRun(receiver *Receiver, suffix string) (*Run, error) {
 		for _, id := range plain.Operations() {
 			old, renamed := quoted(id), quoted(id+suffix)
 			hooks, events = bytes.ReplaceAll(hooks, old, renamed), bytes.ReplaceAll(events, old, renamed)
+			questions = bytes.ReplaceAll(questions, old, renamed)
 		}
 	}
 	r := &Run{
@@ -68,14 +80,18 @@ func NewRun(receiver *Receiver, suffix string) (*Run, error) {
 	if r.hooks, err = feed.ParseHooks(examples.AgentRunHooks, hooks); err != nil {
 		return nil, err
 	}
-	var faults []error
-	r.events, faults, err = feed.ReadEvents(feed.Source{
-		Name: examples.AgentRunEvents, Reader: bytes.NewReader(events), Run: suffix,
-	})
-	if err = errors.Join(append(faults, err)...); err != nil {
+	if r.events, err = readEvents(examples.AgentRunEvents, events, suffix); err != nil {
+		return nil, err
+	}
+	if r.questions, err = readEvents(examples.AgentRunQuestions, questions, suffix); err != nil {
 		return nil, err
 	}
 	return r, r.expect()
+}
+
+func readEvents(name string, raw []byte, run string) ([]feed.Event, error) {
+	events, faults, err := feed.ReadEvents(feed.Source{Name: name, Reader: bytes.NewReader(raw), Run: run})
+	return events, errors.Join(append(faults, err)...)
 }
 
 func readFile(name string) ([]byte, error) {
@@ -139,16 +155,28 @@ func (r *Run) Attempt(a worker.Attempt) {
 	}
 }
 
+// API is what a run needs of a running Gantry; a *client.Client is one.
+type API interface {
+	feed.API
+	Evaluate(ctx context.Context, q client.Question) (client.Verdict, error)
+}
+
 // Play sends hooks and events as a runtime does: one event at a time, pace
-// apart, and waits until each delivery has come to its end.
-func (r *Run) Play(ctx context.Context, api feed.API, pace time.Duration) error {
+// apart, asks about tool calls before they run, and waits until each delivery has
+// come to its end.
+func (r *Run) Play(ctx context.Context, api API, pace time.Duration) error {
 	for _, id := range r.hooks.Operations() {
 		hooks, _ := r.hooks.For(id)
 		if err := api.PutHooks(ctx, id, hooks); err != nil {
 			return fmt.Errorf("register hooks of operation %q: %w", id, err)
 		}
 	}
+	open := r.questions
 	for _, e := range r.events {
+		var err error
+		if open, err = r.ask(ctx, api, e, open); err != nil {
+			return err
+		}
 		if _, err := api.PostEvents(ctx, e.OperationID, []json.RawMessage{e.Document}); err != nil {
 			return fmt.Errorf("send event of line %d: %w", e.Line, err)
 		}
@@ -161,6 +189,38 @@ func (r *Run) Play(ctx context.Context, api feed.API, pace time.Duration) error 
 		return context.Cause(ctx)
 	}
 }
+
+// ask asks the questions that come before an event, and returns those that are
+// left.
+func (r *Run) ask(ctx context.Context, api API, e feed.Event, open []feed.Event) ([]feed.Event, error) {
+	if e.Parsed.Type != tasks.BeforeToolCall {
+		return open, nil
+	}
+	last := slices.IndexFunc(open, func(q feed.Event) bool {
+		return q.OperationID == e.OperationID && toolCallID(q) == toolCallID(e)
+	})
+	for _, q := range open[:last+1] {
+		verdict, err := api.Evaluate(ctx, client.Question{OperationID: q.OperationID, Document: q.Document})
+		if err != nil {
+			return nil, fmt.Errorf("ask the question of line %d: %w", q.Line, err)
+		}
+		r.mu.Lock()
+		r.verdicts = append(r.verdicts, verdict)
+		r.mu.Unlock()
+	}
+	return open[last+1:], nil
+}
+
+func toolCallID(e feed.Event) string {
+	var call struct {
+		ToolCallID string `json:"toolCallId"`
+	}
+	_ = json.Unmarshal(e.Parsed.Raw, &call) // it was parsed before
+	return call.ToolCallID
+}
+
+// Guarded is the operation whose tool calls are asked about.
+func (r *Run) Guarded() string { return r.questions[0].OperationID }
 
 // Events is the number of events of the run, Operations of its operations.
 func (r *Run) Events() int { return len(r.events) }

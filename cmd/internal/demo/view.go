@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/gantry-hooks/gantry/cmd/internal/screen"
+	"github.com/gantry-hooks/gantry/control"
+	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
+	"github.com/gantry-hooks/gantry/webhook"
 	"github.com/gantry-hooks/gantry/worker"
 )
 
-// View writes one line for each attempt. It is safe for concurrent use.
+// View writes one line for each attempt and for each control that is asked. It is safe for concurrent use.
 type View struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -39,29 +42,71 @@ const (
 
 // Attempt writes the line of an attempt.
 func (v *View) Attempt(a worker.Attempt) {
+	text, style := outcome(a)
+	d := a.Delivery
+	v.write(line{
+		operation: d.OperationID, mark: "#" + strconv.FormatInt(d.Sequence, 10), hookType: d.Type, hook: d.Hook.ID,
+		try: strconv.Itoa(d.Attempt), text: text, style: style,
+	})
+}
+
+// Asked writes the line of a control that was asked before or after a tool call.
+func (v *View) Asked(req webhook.ControlRequest, reply webhook.ControlReply) {
+	text, style := decision(req.Type, reply)
+	v.write(line{operation: req.OperationID, mark: "ask", hookType: req.Type, hook: req.Hook.ID, text: text, style: style})
+}
+
+// line is one line of the view.
+type line struct {
+	operation, mark string
+	hookType        tasks.HookType
+	hook, try, text string
+	style           screen.Style
+}
+
+func (v *View) write(l line) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.headed {
 		v.headed = true
 		v.head()
 	}
-	text, style := outcome(a)
-	d := a.Delivery
 	fmt.Fprintf(v.out, "%s  %s  %s  %s → %s  %s  %s\n",
 		v.theme.Paint(screen.Dim, v.now().Format("15:04:05.000")),
-		screen.Fit(screen.Clean(d.OperationID), operationWidth),
-		screen.Fit("#"+strconv.FormatInt(d.Sequence, 10), sequenceWidth),
-		screen.Fit(string(d.Type), typeWidth),
-		v.theme.Paint(screen.Cyan, screen.Fit(screen.Clean(d.Hook.ID), hookWidth)),
-		screen.Fit(strconv.Itoa(d.Attempt), attemptWidth),
-		v.theme.Paint(style, text))
+		screen.Fit(screen.Clean(l.operation), operationWidth),
+		screen.Fit(l.mark, sequenceWidth),
+		screen.Fit(string(l.hookType), typeWidth),
+		v.theme.Paint(screen.Cyan, screen.Fit(screen.Clean(l.hook), hookWidth)),
+		screen.Fit(l.try, attemptWidth),
+		v.theme.Paint(l.style, l.text))
+}
+
+// decision says what a control's reply counts as.
+func decision(phase tasks.HookType, reply webhook.ControlReply) (string, screen.Style) {
+	switch {
+	case reply.Cancelled:
+		return "taken back", screen.Dim
+	case reply.Class != "":
+		return "no answer: " + string(reply.Class), screen.Yellow
+	}
+	read := control.ReadReply(phase, reply.Status, reply.Body)
+	switch read.Class {
+	case tasks.ControlAllow:
+		return "allowed in " + short(reply.Elapsed), screen.Green
+	case tasks.ControlDeny:
+		return "denied in " + short(reply.Elapsed) + ": " + screen.Clean(read.Reason), screen.Red
+	case tasks.ControlNotification:
+		return "no objection in " + short(reply.Elapsed), screen.Green
+	case tasks.ControlError, tasks.ControlCancelled:
+	}
+	return "no answer: " + string(read.Failure), screen.Yellow
 }
 
 func (v *View) head() {
-	line := screen.Fit("time", timeWidth) + "  " + screen.Fit("operation", operationWidth) + "  " +
+	text := screen.Fit("time", timeWidth) + "  " + screen.Fit("operation", operationWidth) + "  " +
 		screen.Fit("event", sequenceWidth+2+typeWidth) + " → " + screen.Fit("hook", hookWidth) + "  " +
 		screen.Fit("try", attemptWidth) + "  outcome"
-	fmt.Fprintln(v.out, v.theme.Paint(screen.Dim, line))
+	fmt.Fprintln(v.out, v.theme.Paint(screen.Dim, text))
 }
 
 func outcome(a worker.Attempt) (string, screen.Style) {
