@@ -56,7 +56,7 @@ func (r *run) all(ctx context.Context) error {
 	result, err := r.produce(ctx)
 	var thrown *thrownError
 	switch {
-	case ctx.Err() != nil:
+	case gone(ctx):
 		return r.cancelled()
 	case errors.As(err, &thrown):
 		return r.failed(ctx, thrown.err)
@@ -112,7 +112,7 @@ func (r *run) complete(ctx context.Context, result tasks.ToolResult) error {
 		if result, err = r.options.Archive(ctx, result); err != nil {
 			return fmt.Errorf("archive result: %w", err)
 		}
-		if ctx.Err() != nil {
+		if gone(ctx) {
 			return r.cancelled()
 		}
 	}

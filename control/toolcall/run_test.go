@@ -138,6 +138,12 @@ func TestRun(t *testing.T) {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
 			w.want(row.steps...)
+			if asked := len(w.requests); asked == 2 {
+				event, err := tasks.DecodeAs[tasks.AfterToolCallEvent](w.requests[1].Event)
+				if err != nil || event.Mocked != row.want.Mocked {
+					t.Errorf("the after control sees %+v, %v", event, err)
+				}
+			}
 			types, last := w.notifications(r)
 			if diff := cmp.Diff(row.sent, types); diff != "" {
 				t.Errorf("notifications (-want +got):\n%s", diff)
@@ -405,11 +411,18 @@ func TestChain(t *testing.T) {
 			w := newWorld(t)
 			w.config.Hooks = row.hooks
 			row.call.Context, row.call.Trace, row.call.Timeout = call().Context, "trace", 5
-			if _, err := w.runner().Run(t.Context(), row.call, w.tool(fine), toolcall.Options{}); err != nil {
+			r := w.runner()
+			if _, err := r.Run(t.Context(), row.call, w.tool(fine), toolcall.Options{}); err != nil {
 				t.Fatalf("run: %v", err)
 			}
 			if len(w.requests) != 2 {
 				t.Fatalf("%d questions, want 2", len(w.requests))
+			}
+			w.notifications(r)
+			for _, n := range w.sent {
+				if n.Trace != "trace" || string(n.Persisted) != string(row.call.Persisted) {
+					t.Errorf("notification %+v", n)
+				}
 			}
 			for _, request := range w.requests {
 				if diff := cmp.Diff(row.want, request.Chain); diff != "" || request.Trace != "trace" || request.Timeout != 5 || request.ID != "" {

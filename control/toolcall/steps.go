@@ -46,12 +46,12 @@ func (r *Runner) ask(ctx context.Context, call Call, typed tasks.TypedEvent) (ta
 	verdict, err := r.config.Controls.Evaluate(ctx, control.Request{
 		Event: event, Chain: chain, Timeout: call.Timeout, Trace: call.Trace,
 	})
-	switch {
-	case ctx.Err() != nil:
+	if gone(ctx) {
 		verdict.Type, verdict.Status, verdict.Reason = phase, tasks.VerdictCancelled, ""
 		verdict.Outcome = tasks.OutcomeCancelled
 		return verdict, nil
-	case err != nil:
+	}
+	if err != nil {
 		return tasks.Verdict{}, fmt.Errorf("ask %s controls: %w", phase, err)
 	}
 	switch verdict.Status {
@@ -93,7 +93,7 @@ func (r *Runner) Observe(ctx context.Context, call Call) {
 // that the tool is to be executed. An error other than ctx's end means that
 // nobody could be asked.
 func (r *Runner) Mock(ctx context.Context, call Call) (*tasks.MockResult, error) {
-	if err := ctx.Err(); err != nil {
+	if gone(ctx) {
 		return nil, fmt.Errorf("ask for a mock: %w", context.Cause(ctx))
 	}
 	if r.config.Mocks == nil {
@@ -111,7 +111,7 @@ func (r *Runner) Mock(ctx context.Context, call Call) (*tasks.MockResult, error)
 // *PanicError for a panic, or the cause of ctx's end.
 func (r *Runner) Execute(ctx context.Context, execute Execute, retry Retry) (tasks.ToolResult, int, error) {
 	for number := 1; ; number++ {
-		if ctx.Err() != nil {
+		if gone(ctx) {
 			return tasks.ToolResult{}, number - 1, context.Cause(ctx)
 		}
 		r.metrics.attempts.Inc()
@@ -139,7 +139,7 @@ func attempt(ctx context.Context, execute Execute, number int) (result tasks.Too
 func (p Retry) again(ctx context.Context, last Attempt) bool {
 	var panicked *PanicError
 	switch {
-	case last.Number >= p.MaxAttempts, ctx.Err() != nil,
+	case last.Number >= p.MaxAttempts, gone(ctx),
 		last.Err == nil && last.Result.Success, isDeferred(last.Result), errors.As(last.Err, &panicked),
 		p.Again != nil && !p.Again(last):
 		return false
@@ -163,7 +163,7 @@ func (p Retry) again(ctx context.Context, last Attempt) bool {
 // would follow the end of its operation, nor for a deferred placeholder
 // (docs/behaviour.md §14).
 func (r *Runner) Notify(ctx context.Context, call Call, final Produced) {
-	if ctx.Err() != nil || isDeferred(final.Result) {
+	if gone(ctx) || isDeferred(final.Result) {
 		return
 	}
 	r.send(ctx, sending{call: call, typed: tasks.AfterToolCallEvent{
@@ -173,10 +173,13 @@ func (r *Runner) Notify(ctx context.Context, call Call, final Produced) {
 
 // NotifyError starts to tell the observers that the tool threw, as Notify does.
 func (r *Runner) NotifyError(ctx context.Context, call Call, err error) {
-	if ctx.Err() != nil {
+	if gone(ctx) {
 		return
 	}
 	r.send(ctx, sending{call: call, typed: tasks.ToolCallErrorEvent{ToolContext: call.Context, Error: err.Error()}})
 }
+
+// gone reports whether the caller has ended the call.
+func gone(ctx context.Context) bool { return ctx.Err() != nil }
 
 func isDeferred(result tasks.ToolResult) bool { return result.Deferred != nil && *result.Deferred }
