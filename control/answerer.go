@@ -61,9 +61,6 @@ func (c AnswererConfig) withDefaults() AnswererConfig {
 	if c.Slots == 0 {
 		c.Slots = DefaultSlots
 	}
-	if c.Exchange != nil {
-		c.Slots = max(c.Slots, c.Exchange.Shards()+1)
-	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = DefaultHeartbeat
 	}
@@ -123,6 +120,8 @@ func NewAnswerer(cfg AnswererConfig) (*Answerer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	// Each shard's listener keeps one while it waits.
+	cfg.Slots = max(cfg.Slots, cfg.Exchange.Shards()+1)
 	counters, err := newAnswererMetrics(cfg.Registerer)
 	if err != nil {
 		return nil, err

@@ -124,6 +124,10 @@ func (a *Answerer) evaluate(ctx context.Context, c *Claim, deadline time.Time) (
 // settle writes the verdict until it stands or the question is over. The token
 // stands for the writer: it is the same after a lost reply.
 func (a *Answerer) settle(c *Claim, v *tasks.Verdict, deadline time.Time) {
+	if !time.Now().Before(deadline) {
+		a.settled(c, Settled{Fate: FateLate}, nil)
+		return
+	}
 	ctx, cancel := context.WithDeadline(a.settling, deadline)
 	defer cancel()
 	var log *throttle

@@ -15,6 +15,10 @@ const (
 	// postPauseMin and postPauseMax bound the pause after a posting that failed.
 	postPauseMin = 20 * time.Millisecond
 	postPauseMax = 500 * time.Millisecond
+	// recheckMin and recheckMax bound the pauses between a waiter's own looks, in case
+	// that a notice or the question itself was lost.
+	recheckMin = 2 * time.Second
+	recheckMax = 10 * time.Second
 	// settleTimeout bounds an asker's own settlement, beyond the deadline if need be.
 	settleTimeout = 50 * time.Millisecond
 	// cancelTimeout bounds the settlement of a caller who is gone.
@@ -37,7 +41,8 @@ type asking struct {
 	waiter  *waiter
 	// until is when the caller gives up, deadline when the verdict is due.
 	until, deadline time.Time
-	pause           time.Duration
+	// pause is the next one after a posting that failed, recheck after one that did not.
+	pause, recheck time.Duration
 }
 
 // ask puts a question to the workers and waits for its verdict.
@@ -46,7 +51,8 @@ func (c *Client) ask(ctx context.Context, p *plan) (tasks.Verdict, error) {
 	posting := c.posting(p, c.inbox.name)
 	a := &asking{
 		Client: c, posting: posting, waiter: c.inbox.join(posting.Name),
-		until: began.Add(timeout - margin(timeout)), deadline: began.Add(timeout), pause: postPauseMin,
+		until: began.Add(timeout - margin(timeout)), deadline: began.Add(timeout),
+		pause: postPauseMin, recheck: recheckMin,
 	}
 	defer c.inbox.leave(a.waiter)
 	v, err := a.wait(ctx)
@@ -65,10 +71,10 @@ func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
 		select {
 		case v = <-a.waiter.heard:
 			if v == nil {
-				v, again, err = a.post(ctx)
+				v, again, err = a.look(ctx)
 			}
 		case <-again:
-			v, again, err = a.post(ctx)
+			v, again, err = a.look(ctx)
 		case <-end.C:
 			return a.giveUp(), nil
 		case <-ctx.Done():
@@ -89,8 +95,7 @@ func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
 // detached reports whether the asker left its question to others.
 func detached(ctx context.Context) bool { return errors.Is(context.Cause(ctx), tasks.ErrDetached) }
 
-// post hands the question over, or over again: what stands is joined, and what
-// Redis lost is asked anew. again fires when it has to be tried once more.
+// post hands the question over. again fires when somebody has to look.
 func (a *asking) post(ctx context.Context) (v *tasks.Verdict, again <-chan time.Time, err error) {
 	left := time.Until(a.until)
 	if left < time.Millisecond {
@@ -100,10 +105,27 @@ func (a *asking) post(ctx context.Context) (v *tasks.Verdict, again <-chan time.
 	defer cancel()
 	a.posting.Question.Timeout = time.Until(a.deadline)
 	standing, err := a.cfg.Exchange.Post(ctx, a.posting)
+	return a.stands(standing, err)
+}
+
+// look reads how the question stands. What never arrived, and what Redis lost, is
+// handed over once more.
+func (a *asking) look(ctx context.Context) (v *tasks.Verdict, again <-chan time.Time, err error) {
+	short, cancel := context.WithTimeout(ctx, max(time.Millisecond, min(time.Until(a.until), submitTimeout)))
+	standing, err := a.cfg.Exchange.Look(short, a.posting.Name, a.inbox.name)
+	cancel()
+	if errors.Is(err, ErrNotFound) {
+		return a.post(ctx)
+	}
+	return a.stands(standing, err)
+}
+
+func (a *asking) stands(standing Standing, err error) (v *tasks.Verdict, again <-chan time.Time, _ error) {
 	switch {
 	case err == nil:
-		a.pause = postPauseMin
-		return standing.Verdict, nil, nil
+		pause := jitter(a.recheck)
+		a.pause, a.recheck = postPauseMin, min(2*a.recheck, recheckMax)
+		return standing.Verdict, time.After(pause), nil
 	case errors.Is(err, ErrUnavailable):
 		pause := jitter(a.pause)
 		a.pause = min(2*a.pause, postPauseMax)

@@ -85,7 +85,7 @@ type Posting struct {
 type Standing struct {
 	// Verdict is nil while there is none. It is never nil after the deadline.
 	Verdict *tasks.Verdict
-	// Type is the phase of the question.
+	// Type is the phase of the question; Post leaves it out while there is no verdict.
 	Type tasks.HookType
 	// Left is what remains until the deadline; 0 when there is a verdict.
 	Left time.Duration

@@ -120,7 +120,7 @@ func (b *inbox) listen(shard int) {
 	log := newThrottle(b.log.WithField(tasks.LogShard, shard))
 	pause := hearPauseMin
 	for !b.isClosing() {
-		notices, err := b.exchange.Hear(context.Background(), shard, b.name)
+		notices, err := b.hear(shard, log.failing)
 		if err != nil {
 			if b.isClosing() {
 				return
@@ -138,6 +138,18 @@ func (b *inbox) listen(shard int) {
 		pause = hearPauseMin
 		b.tell(notices)
 	}
+}
+
+// hear returns at once after a failure, if it goes well by now.
+func (b *inbox) hear(shard int, failing bool) ([]Notice, error) {
+	if failing {
+		ctx, cancel := context.WithTimeout(context.Background(), rouseTimeout)
+		defer cancel()
+		if err := b.exchange.Rouse(ctx, shard, b.name); err != nil {
+			return nil, err
+		}
+	}
+	return b.exchange.Hear(context.Background(), shard, b.name)
 }
 
 func (b *inbox) pause(d time.Duration) {

@@ -57,30 +57,12 @@ func readClaims(shard int, token string, rows []any) []control.Claim {
 			continue
 		}
 		c := control.Claim{Held: control.Held{Name: n, Token: token}}
-		c.Question, c.Fault = readQuestion(n, row)
-		c.Left = time.Duration(number(row, 6)) * time.Millisecond
-		c.Attempt = int(number(row, 8))
+		c.Question, c.Fault = decodeQuestion(n, text(row, 1))
+		c.Left = time.Duration(number(row, 2)) * time.Millisecond
+		c.Attempt = int(number(row, 3))
 		claims = append(claims, c)
 	}
 	return claims
-}
-
-func readQuestion(n control.Name, row []any) (tasks.Question, error) {
-	q := tasks.Question{
-		ID: n.ID, OperationID: text(row, 1), Type: tasks.HookType(text(row, 2)), Event: []byte(text(row, 3)),
-		Trace: text(row, 5), Timeout: time.Duration(number(row, 7)) * time.Millisecond,
-	}
-	var err error
-	if q.Rounds, err = decodeRounds(text(row, 4)); err != nil {
-		return q, err
-	}
-	if tasks.OperationHash(q.OperationID) != n.Operation {
-		return q, errors.New("operation is not the one of the question's name")
-	}
-	if !q.Type.Controllable() {
-		return q, fmt.Errorf("type %q cannot be controlled", q.Type)
-	}
-	return q, nil
 }
 
 // Renew renews leases and returns the questions that ended meanwhile.

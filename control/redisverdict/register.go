@@ -24,10 +24,9 @@ func (s *Store) Post(ctx context.Context, p *control.Posting) (control.Standing,
 	if err != nil {
 		return control.Standing{}, err
 	}
-	q := p.Question
 	rows, err := s.run(
-		ctx, s.scripts.ask, p.Name.Shard, questionID(p.Name), p.Digest, max(1, q.Timeout.Milliseconds()), s.keep,
-		p.Inbox, fallback, q.OperationID, string(q.Type), []byte(q.Event), encodeRounds(q.Rounds), q.Trace,
+		ctx, s.scripts.ask, p.Name.Shard, questionID(p.Name), p.Digest, max(1, p.Question.Timeout.Milliseconds()), s.keep,
+		p.Inbox, fallback, encodeQuestion(p.Question),
 	)
 	if err != nil {
 		return control.Standing{}, err
@@ -44,19 +43,22 @@ func (s *Store) Look(ctx context.Context, n control.Name, inbox string) (control
 	if err != nil {
 		return control.Standing{}, err
 	}
-	return readStanding(rows)
+	standing, err := readStanding(rows)
+	if err == nil && standing.Verdict == nil {
+		// A fallback that cannot be read says nothing about the question.
+		fallback, _ := decodeVerdict(text(rows, 2), 0)
+		standing.Type = fallback.Type
+	}
+	return standing, err
 }
 
 func readStanding(rows []any) (control.Standing, error) {
-	standing := control.Standing{Type: tasks.HookType(text(rows, 1))}
 	switch word := text(rows, 0); word {
 	case wordSettled:
-		v, err := decodeVerdict(text(rows, 3), number(rows, 2))
-		standing.Verdict = &v
-		return standing, err
+		v, err := decodeVerdict(text(rows, 2), number(rows, 1))
+		return control.Standing{Verdict: &v, Type: v.Type}, err
 	case wordAsked:
-		standing.Left = time.Duration(number(rows, 2)) * time.Millisecond
-		return standing, nil
+		return control.Standing{Left: time.Duration(number(rows, 1)) * time.Millisecond}, nil
 	case wordUnknown:
 		return control.Standing{}, control.ErrNotFound
 	default:
@@ -66,13 +68,12 @@ func readStanding(rows []any) (control.Standing, error) {
 
 // Settle writes a verdict unless there is one.
 func (s *Store) Settle(ctx context.Context, st *control.Settlement) (control.Settled, error) {
-	verdict, phase := "", ""
+	verdict := ""
 	if st.Verdict != nil {
 		var err error
 		if verdict, err = encodeVerdict(st.Verdict); err != nil {
 			return control.Settled{}, err
 		}
-		phase = string(st.Verdict.Type)
 	}
 	digest := st.Digest
 	if st.Source == tasks.ByWorker {
@@ -80,7 +81,7 @@ func (s *Store) Settle(ctx context.Context, st *control.Settlement) (control.Set
 	}
 	rows, err := s.run(
 		ctx, s.scripts.settle, st.Name.Shard, questionID(st.Name), st.Writer, verdict, s.keep,
-		string(st.Source), digest, phase,
+		string(st.Source), digest,
 	)
 	if err != nil {
 		return control.Settled{}, err

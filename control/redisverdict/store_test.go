@@ -15,7 +15,7 @@ func TestQuestionArrivesAsItWasAsked(t *testing.T) {
 	eachStore(t, redisverdict.Config{}, func(t *testing.T, s *store) {
 		p := s.question("q1", time.Minute)
 		standing := s.post(t, p)
-		same(t, "standing", standing, control.Standing{Type: tasks.BeforeToolCall, Left: time.Minute})
+		same(t, "standing", standing, control.Standing{Left: time.Minute})
 		c := s.claimOne(t)
 		check(t, "read question", c.Fault)
 		same(t, "question", c.Question, *p.Question)
@@ -341,13 +341,13 @@ func TestWrittenByHandDoesNoHarm(t *testing.T) {
 		check(t, "push", s.client.RPush(ctx, prefix+"asks", "nonsense", "", hash+":wrong", hash+":bare", hash+":odd").Err())
 		check(t, "set", s.client.Set(ctx, prefix+"q:"+hash+":wrong", "text", 0).Err())
 		check(t, "set", s.client.HSet(ctx, prefix+"q:"+hash+":bare", "st", "w").Err())
-		check(t, "set", s.client.HSet(ctx, prefix+"q:"+hash+":odd", "st", "w", "dl", "9999999999999", "rd", "5:x", "fb", "junk").Err())
+		check(t, "set", s.client.HSet(ctx, prefix+"q:"+hash+":odd", "st", "w", "dl", "9999999999999", "doc", "5:x", "fb", "junk").Err())
 		s.post(t, s.question("q1", time.Minute))
 		claims := s.claim(t, 9)
 		same(t, "claims", len(claims), 2)
 		same(t, "odd", claims[0].Name.ID, "odd")
 		if claims[0].Fault == nil {
-			t.Error("a question with damaged rounds was read")
+			t.Error("a question with a damaged document was read")
 		}
 		_, err := s.Settle(ctx, &control.Settlement{Name: claims[0].Name, Writer: "w", Source: tasks.ByWorker})
 		if err == nil || errors.Is(err, control.ErrUnavailable) {
@@ -369,7 +369,7 @@ func TestNoVerdictIsReadFromNonsense(t *testing.T) {
 	s := open(t, servertestClient(t), redisverdict.Config{})
 	for _, doc := range []string{"", "{}", "null", `"allow"`, `{"v":1,"status":"allowed"}`, `{"v":2,"status":"allow"}`, `{"status":"allow"}`, `{"v":1,"status":true}`} {
 		name := s.Name(operation, "q")
-		check(t, "set", s.client.HSet(t.Context(), prefix+"q:"+name.Operation+":q", "v", doc, "dig", "digest").Err())
+		check(t, "set", s.client.Set(t.Context(), prefix+"v:"+name.Operation+":q", "1 w d\n"+doc, 0).Err())
 		if standing, err := s.Look(t.Context(), name, ""); err == nil {
 			t.Errorf("%q is read as %+v", doc, *standing.Verdict)
 		}

@@ -4,8 +4,8 @@
 -- ARGV[1] number of questions at most   ARGV[2] lease in ms
 -- ARGV[3] ms for which a verdict is kept   ARGV[4] token, which no other claim has
 --
--- Returns {claim, ...}, a claim being {question, operation id, phase, event,
--- rounds, trace, ms until the deadline, ms at the asking, attempt}.
+-- Returns {claim, ...}, a claim being {question, document, ms until the deadline,
+-- attempt}.
 --
 -- Atomic, because taking a question off the list without leaving a lease would
 -- lose it when the worker dies in between.
@@ -15,32 +15,38 @@ local out, bytes = {}, 0
 
 local function take(qid)
   local key = P .. 'q:' .. qid
-  local h = call('HMGET', key, 'st', 'dl', 'op', 'type', 'ev', 'rd', 'tr', 'to', 'fb', 'in')
+  local h = call('HMGET', key, 'st', 'dl', 'n', 'doc')
   if h[1] ~= 'w' then return nil end
-  local left = tonumber(h[2] or '0') - now
+  local left, n = tonumber(h[2] or '0') - now, tonumber(h[3] or '0') + 1
   if left <= 0 then
-    finish(qid, h[9], 'deadline', now, keep, h[10], '')
+    local q = open(qid) or {}
+    finish(qid, q, q.fallback, 'deadline', now, keep, '')
     return nil
   end
   call('ZADD', P .. 'held', now + lease, qid)
   outlast(P .. 'held', left + keep)
-  call('HSET', key, 'st', 'c', 'tok', ARGV[4])
-  local n = call('HINCRBY', key, 'n', 1)
-  return { qid, h[3] or '', h[4] or '', h[5] or '', h[6] or '', h[7] or '', int(left), h[8] or '0', n }
+  call('HSET', key, 'st', 'c', 'tok', ARGV[4], 'n', n)
+  return { qid, h[4] or '', left, n }
 end
 
 -- Large questions go in several claims, so that they do not hold up the shard.
 while #out < max and bytes < 1048576 do
-  local qid = call('LPOP', P .. 'asks')
-  if not qid then
+  local qids = call('LPOP', P .. 'asks', math.min(max - #out, 64))
+  if not qids then
     -- Whatever still wants to wake somebody speaks of questions that are taken.
     call('DEL', P .. 'wake')
     break
   end
-  local claim = guard(take, qid)
-  if claim then
-    out[#out + 1] = claim
-    bytes = bytes + #claim[4] + #claim[5]
+  for i, qid in ipairs(qids) do
+    if bytes >= 1048576 then
+      for j = #qids, i, -1 do push('LPUSH', P .. 'asks', qids[j], keep) end
+      break
+    end
+    local claim = guard(take, qid)
+    if claim then
+      out[#out + 1] = claim
+      bytes = bytes + #claim[2]
+    end
   end
 end
 return out

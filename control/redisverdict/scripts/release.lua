@@ -9,15 +9,12 @@
 local now, keep, given = redis_now(), tonumber(ARGV[1]), 0
 for i = 2, #ARGV, 2 do
   local qid = ARGV[i]
-  local key = P .. 'q:' .. qid
-  local h = call('HMGET', key, 'tok', 'dl', 'v')
-  if h[1] == ARGV[i + 1] and not h[3] then
+  local q = open(qid)
+  if q and q.token == ARGV[i + 1] then
     call('ZREM', P .. 'held', qid)
-    call('HSET', key, 'st', 'w')
-    call('HDEL', key, 'tok')
     -- A claim that was given back is not one of those that went wrong.
-    call('HINCRBY', key, 'n', -1)
-    offer('LPUSH', qid, tonumber(h[2] or '0') - now + keep)
+    call('HSET', P .. 'q:' .. qid, 'st', 'w', 'tok', '', 'n', q.claims - 1)
+    offer('LPUSH', qid, math.max(0, q.deadline - now) + keep)
     given = given + 1
   end
 end

@@ -10,8 +10,8 @@
 local now, lease = redis_now(), tonumber(ARGV[1])
 local out = {}
 for i = 2, #ARGV, 2 do
-  local h = call('HMGET', P .. 'q:' .. ARGV[i], 'tok', 'dl', 'v')
-  if h[1] == ARGV[i + 1] and not h[3] and now < tonumber(h[2] or '0') then
+  local h = call('HMGET', P .. 'q:' .. ARGV[i], 'tok', 'dl')
+  if h[1] == ARGV[i + 1] and now < tonumber(h[2] or '0') then
     call('ZADD', P .. 'held', now + lease, ARGV[i])
     out[#out + 1] = 1
   else

@@ -12,30 +12,24 @@ local now, keep, most = redis_now(), tonumber(ARGV[2]), tonumber(ARGV[3])
 local again, given_up = 0, 0
 
 local function revive(qid)
-  local key = P .. 'q:' .. qid
-  local h = call('HMGET', key, 'st', 'dl', 'v', 'n', 'fb', 'in')
-  if h[1] ~= 'c' or h[3] then return end
-  local left = tonumber(h[2] or '0') - now
-  if left <= 0 then return finish(qid, h[5], 'deadline', now, keep, h[6], '') end
+  local q = open(qid)
+  if not q or q.state ~= 'c' then return end
+  if now >= q.deadline then return finish(qid, q, q.fallback, 'deadline', now, keep, '') end
   -- A question that ends every worker that takes it must not reach all of them.
-  if tonumber(h[4] or '0') >= most then
+  if q.claims >= most then
     given_up = given_up + 1
-    return finish(qid, h[5], 'sweep', now, keep, h[6], '')
+    return finish(qid, q, q.fallback, 'sweep', now, keep, '')
   end
-  call('HSET', key, 'st', 'w')
-  call('HDEL', key, 'tok')
-  offer('LPUSH', qid, left + keep)
+  call('HSET', P .. 'q:' .. qid, 'st', 'w', 'tok', '')
+  offer('LPUSH', qid, q.deadline - now + keep)
   again = again + 1
 end
 
-for _, qid in ipairs(call('ZRANGEBYSCORE', P .. 'held', '-inf', int(now), 'LIMIT', 0, ARGV[1])) do
+for _, qid in ipairs(call('ZRANGEBYSCORE', P .. 'held', '-inf', now, 'LIMIT', 0, ARGV[1])) do
   guard(revive, qid)
   call('ZREM', P .. 'held', qid)
 end
 local waiting = call('LLEN', P .. 'asks')
 -- A wake-up may be lost with a worker's connection.
-if waiting > 0 and call('EXISTS', P .. 'wake') == 0 then
-  call('RPUSH', P .. 'wake', '1')
-  outlast(P .. 'wake', keep)
-end
+if waiting > 0 and call('EXISTS', P .. 'wake') == 0 then push('RPUSH', P .. 'wake', '1', keep) end
 return { again, given_up, waiting }
