@@ -54,7 +54,8 @@ func TestDenialReplaces(t *testing.T) {
 			`{"content":"r","success":false,"error":"hook_denied",` + blocked + `,"totalToolCalls":-0.50,"totalTokens":9}}`,
 		},
 		"usage of no state": {
-			tasks.Denial{Usage: true, Finish: true}, `{"content":"","success":false}`,
+			tasks.Denial{Usage: true, Finish: true},
+			`{"content":"","success":false}`,
 			`{"content":"r","success":false,"error":"hook_denied",` + blocked + `,"onComplete":"finish"}}`,
 		},
 	} {
@@ -118,4 +119,28 @@ func TestResultsThatJSONCannotHold(t *testing.T) {
 			t.Errorf("%+v is encoded as %s", r, raw)
 		}
 	}
+}
+
+// FuzzParseToolResult makes sure that what is read is written as what was read.
+func FuzzParseToolResult(f *testing.F) {
+	f.Add(`{"content":"c","success":true,"executionTime":1e3,"error":{"a":[1]},"state":{"k":"\u2028"},"stop":false}`)
+	f.Add(`{"content":"\ud800","success":false,"error":"\u0000","workRegistration":{}}`)
+	f.Add(`{"content":"a","content":"b","success":true,"Success":false}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		r, err := tasks.ParseToolResult(json.RawMessage(raw))
+		if err != nil {
+			return
+		}
+		again, err := tasks.ParseToolResult(json.RawMessage(encodeResult(t, r)))
+		if err != nil {
+			t.Fatalf("encoded result is refused: %v", err)
+		}
+		if encodeResult(t, again) != encodeResult(t, r) {
+			t.Errorf("%s is read as %+v and then as %+v", raw, r, again)
+		}
+		denied := encodeResult(t, tasks.Denial{Reason: "no", Usage: true, Finish: true}.Replace(r))
+		if _, err := tasks.ParseToolResult(json.RawMessage(denied)); err != nil {
+			t.Errorf("replacement %s is refused: %v", denied, err)
+		}
+	})
 }

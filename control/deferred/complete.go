@@ -1,6 +1,7 @@
 package deferred
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,12 +66,15 @@ type Completed struct {
 // *tasks.InvalidError, ErrNotFound, ErrBridged and ErrNoCall.
 func (s *Service) Complete(ctx context.Context, c Completion) (Completed, error) {
 	done, err := s.complete(ctx, c)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, errPublishing) {
+	if err != nil && gone(ctx) && !errors.Is(err, errPublishing) {
 		done, err = Completed{Outcome: Cancelled, Row: done.Row}, nil
 	}
 	s.metrics.completed(done, err)
 	return done, err
 }
+
+// gone reports whether nobody waits any more.
+func gone(ctx context.Context) bool { return ctx.Err() != nil }
 
 // completing is one callback on its way.
 type completing struct {
@@ -107,7 +111,7 @@ func (s *Service) complete(ctx context.Context, c Completion) (Completed, error)
 		return done, err
 	}
 	done.Verdict = verdict
-	if verdict != nil && verdict.Status == tasks.VerdictCancelled || ctx.Err() != nil {
+	if verdict != nil && verdict.Status == tasks.VerdictCancelled || gone(ctx) {
 		done.Outcome = Cancelled
 		return done, nil
 	}
@@ -122,8 +126,8 @@ func (c *Completion) check() (json.RawMessage, tasks.ToolResult, error) {
 	if err := checkOperation(c.OperationID, "operationId"); err != nil {
 		return nil, tasks.ToolResult{}, err
 	}
-	raw := c.Raw
-	if raw == nil {
+	raw := json.RawMessage(bytes.TrimSpace(c.Raw))
+	if c.Raw == nil {
 		encoded, err := tasks.EncodeToolResult(c.Result)
 		if err != nil {
 			return nil, tasks.ToolResult{}, fmt.Errorf("read result: %w", err)

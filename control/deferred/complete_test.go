@@ -359,11 +359,13 @@ func TestRebuiltCalls(t *testing.T) {
 		want       string
 	}{
 		"as stored": {
-			func(c *deferred.Call) { c.RecordedCalls, c.Steps = 2, 5 }, deferred.Completion{},
+			func(c *deferred.Call) { c.RecordedCalls, c.Steps = 2, 5 },
+			deferred.Completion{},
 			`"args":{"a": 1},"callIndex":3,"stepIndex":4,`,
 		},
 		"as the callback knows": {
-			func(c *deferred.Call) { c.RecordedCalls, c.Steps = 2, 5 }, deferred.Completion{RecordedCalls: number(0), Steps: number(0)},
+			func(c *deferred.Call) { c.RecordedCalls, c.Steps = 2, 5 },
+			deferred.Completion{RecordedCalls: number(0), Steps: number(0)},
 			`"args":{"a": 1},"callIndex":1,"stepIndex":0,`,
 		},
 		"no arguments": {func(c *deferred.Call) { c.Arguments = "" }, deferred.Completion{}, `"args":{},"callIndex":1,"stepIndex":0,`},

@@ -20,7 +20,7 @@ func (w *completing) build(result json.RawMessage) (*tasks.Event, error) {
 		text("identifier", c.Identifier),
 		text("apiName", c.APIName),
 		{Key: "args", Value: c.arguments()},
-		number("callIndex", value(w.RecordedCalls, c.RecordedCalls)+1),
+		number("callIndex", max(0, value(w.RecordedCalls, c.RecordedCalls))+1),
 		number("stepIndex", max(0, value(w.Steps, c.Steps)-1)),
 		text("operationId", operation),
 		text("executor", string(tasks.ExecutorServer)),
