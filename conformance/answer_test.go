@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -70,6 +71,8 @@ type rawBody struct {
 	Repeat *string   `json:"repeat"`
 	Count  int       `json:"count"`
 	Parts  []rawBody `json:"parts"`
+	// Gzip is what is compressed.
+	Gzip *rawBody `json:"gzip"`
 }
 
 // answerOf reads a status code, "ok", the name of a fault, or an object.
@@ -87,7 +90,7 @@ func (r *run) answerOf(raw json.RawMessage) answer {
 	default:
 		a = r.objectAnswer(raw)
 	}
-	if a.status < 200 || a.status > 599 {
+	if a.status < 100 || a.status > 999 {
 		r.notUnderstood("status", a.status)
 	}
 	return a
@@ -130,6 +133,18 @@ func (r *run) objectAnswer(raw json.RawMessage) answer {
 	return a
 }
 
+func (r *run) compress(body []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(body); err != nil {
+		r.fatalf("compress a body: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		r.fatalf("compress a body: %v", err)
+	}
+	return out.Bytes()
+}
+
 func (r *run) bodyOf(b rawBody) []byte {
 	switch {
 	case b.UTF8 != nil:
@@ -142,6 +157,8 @@ func (r *run) bodyOf(b rawBody) []byte {
 		return decoded
 	case b.Repeat != nil:
 		return bytes.Repeat([]byte(*b.Repeat), b.Count)
+	case b.Gzip != nil:
+		return r.compress(r.bodyOf(*b.Gzip))
 	}
 	var out []byte
 	for _, part := range b.Parts {

@@ -20,7 +20,7 @@ type siteAsker struct{ *site }
 
 // Ask implements control.Asker.
 func (s siteAsker) Ask(ctx context.Context, req webhook.ControlRequest) webhook.ControlReply {
-	d := s.delivering(req.Hook.ID)
+	d := s.delivering(s.key(req.Hook))
 	if d.err != nil {
 		return webhook.ControlReply{Class: tasks.ClassConfiguration, Message: d.err.Error()}
 	}
@@ -36,8 +36,12 @@ type deployment struct {
 	controls   *control.Client
 }
 
-func (r *run) deployment(s *site, mode string, environment []tasks.Hook) deployment {
-	hooks := func() ([]tasks.Hook, error) { return environment, nil }
+// always are environment hooks that do not change.
+func always(hooks []tasks.Hook) tasks.EnvironmentHooks {
+	return func() ([]tasks.Hook, error) { return hooks, nil }
+}
+
+func (r *run) deployment(s *site, mode string, hooks tasks.EnvironmentHooks) deployment {
 	log := s.journal.logger()
 	evaluator, err := control.NewEvaluator(control.EvaluatorConfig{Asker: siteAsker{s}, EnvironmentHooks: hooks, Logger: log})
 	if err != nil {

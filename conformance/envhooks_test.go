@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gantry-hooks/gantry/config"
+	"github.com/gantry-hooks/gantry/control"
 	"github.com/gantry-hooks/gantry/producer"
 	"github.com/gantry-hooks/gantry/tasks"
 )
@@ -115,8 +116,70 @@ func (r *run) checkBroken(c *envHooksCase) {
 			}
 		}
 	}
+	r.checkBrokenControls(c, s)
 	if calls := s.rec.called(); len(calls) > 0 {
 		r.problemf("something was sent: %v", calls)
+	}
+}
+
+// checkBrokenControls wants every question to fail for the environment's sake.
+func (r *run) checkBrokenControls(c *envHooksCase, s *site) {
+	d := r.deployment(s, "local", config.CachedEnvironmentHooks(environment(c.Env)))
+	for _, phase := range phases {
+		for _, list := range []json.RawMessage{nil, json.RawMessage("[]"), r.storable(c.CallerHooks)} {
+			request := control.Request{Event: r.sampleEvent(phase, "op")}
+			if list != nil {
+				request.Chain = []control.OperationHooks{{OperationID: "op", Hooks: list}}
+			}
+			v, err := d.controls.Evaluate(r.t.Context(), request)
+			if _, ok := variablesOf(err); !ok || v.Status != "" {
+				r.problemf("asking about %s with the list %s does not fail for the environment: %+v, %v", phase, list, v, err)
+			}
+		}
+	}
+}
+
+// phases are the types that can be asked about.
+var phases = []tasks.HookType{tasks.BeforeToolCall, tasks.AfterToolCall}
+
+// storable is a list of hooks if it can be stored as it is, and nil otherwise.
+func (r *run) storable(list json.RawMessage) json.RawMessage {
+	if _, handlers := named(list, isFunction, nothing); list == nil || len(handlers) > 0 {
+		return nil
+	}
+	return list
+}
+
+// checkAsked asks about both phases and wants the controls in force to be asked,
+// in their order and at their urls, each under its own policy.
+func (r *run) checkAsked(c *envHooksCase, hooks []tasks.Hook) {
+	for _, phase := range phases {
+		want, policies := []string{}, []string{}
+		for _, hook := range hooks {
+			if hook.Type == phase && hook.Control() {
+				want = append(want, hook.ID+" "+hook.Webhook.URL)
+				policies = append(policies, hook.ID+" "+string(hook.ErrorPolicy()))
+			}
+		}
+		s := r.site(siteConfig{env: c.Env})
+		d := r.deployment(s, "local", config.CachedEnvironmentHooks(environment(c.Env)))
+		request := control.Request{Event: r.sampleEvent(phase, "op")}
+		if c.CallerHooks != nil {
+			request.Chain = []control.OperationHooks{{OperationID: "op", Hooks: c.CallerHooks}}
+		}
+		v, err := d.controls.Evaluate(r.t.Context(), request)
+		if err != nil || !v.Allowed() {
+			r.problemf("ask about %s: %+v, %v", phase, v, err)
+		}
+		got, listed := []string{}, []string{}
+		for _, request := range s.rec.received() {
+			got = append(got, request.hook+" "+request.url)
+		}
+		for _, result := range v.Controls {
+			listed = append(listed, result.HookID+" "+string(result.OnError))
+		}
+		equal(r, "asked about "+string(phase), want, got)
+		equal(r, "policies about "+string(phase), policies, listed)
 	}
 }
 
@@ -190,6 +253,7 @@ func (r *run) checkReached(c *envHooksCase, hooks []tasks.Hook) {
 		}
 		equal(r, "reached by "+string(t), want, got)
 	}
+	r.checkAsked(c, hooks)
 }
 
 // checkPersisted compares what is stored of a registration.

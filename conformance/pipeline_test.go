@@ -87,13 +87,17 @@ type pipelineRun struct {
 func newPipelineRun(r *run, c *pipelineCase, cancel context.CancelFunc) *pipelineRun {
 	p := &pipelineRun{mockRun: &mockRun{run: r}, c: c, controls: map[string]bool{}, cancel: cancel}
 	answers := map[string]answer{}
-	for _, hook := range slices.Concat(c.Hooks, c.EnvHooks) {
+	var persisted []json.RawMessage
+	if json.Unmarshal(c.Persisted, &persisted) == nil && persisted != nil {
+		c.Persisted = joinArray(bare(persisted))
+	}
+	for _, hook := range slices.Concat(c.Hooks, persisted, c.EnvHooks) {
 		id := hookID(hook)
 		answers[id] = p.answerOfHook(hook)
 		p.controls[id] = isControl(hook)
 	}
 	p.site = r.site(siteConfig{answers: answers})
-	d := r.deployment(p.site, c.RuntimeMode, r.environmentHooks(bare(c.EnvHooks)))
+	d := r.deployment(p.site, c.RuntimeMode, always(r.environmentHooks(bare(c.EnvHooks))))
 	p.dispatcher, p.runner = d.dispatcher, d.runner(r)
 	p.event = p.eventOf(c)
 	typed, err := tasks.DecodeAs[tasks.BeforeToolCallEvent](p.event)
@@ -146,7 +150,7 @@ func (p *pipelineRun) answerOfHook(hook json.RawMessage) answer {
 }
 
 // bare takes away what only the receiver's side needs, which the strict form of
-// environment hooks has no place for.
+// stored hooks has no place for.
 func bare(hooks []json.RawMessage) []json.RawMessage {
 	stripped := make([]json.RawMessage, len(hooks))
 	for i, hook := range hooks {

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -230,6 +231,11 @@ func (rc *receiver) respond(w http.ResponseWriter, req *http.Request) {
 func (rc *receiver) reply(w http.ResponseWriter, req *http.Request) {
 	for name, value := range rc.answer.headers {
 		w.Header().Set(name, value)
+	}
+	if rc.answer.status < http.StatusOK {
+		// The server takes such a status for a word in advance, not for the answer.
+		cut(w, fmt.Sprintf("HTTP/1.1 %d X\r\n\r\n", rc.answer.status))
+		return
 	}
 	w.WriteHeader(rc.answer.status)
 	// A client that does not want the body is no problem of the receiver.

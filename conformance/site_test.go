@@ -49,8 +49,19 @@ type site struct {
 	journal *journal
 	payload *enrich.Builder
 
+	// byURL tells hooks apart by their url instead of their id.
+	byURL bool
+
 	mu    sync.Mutex
 	hooks map[string]*delivering
+}
+
+// key names a hook among the answers and the calls.
+func (s *site) key(hook *tasks.Hook) string {
+	if s.byURL {
+		return hook.Webhook.URL
+	}
+	return hook.ID
 }
 
 // delivering is the way out of one hook.
@@ -66,11 +77,13 @@ type siteConfig struct {
 	answers   map[string]answer
 	directory *directory
 	now       func() time.Time
+	byURL     bool
 }
 
 func (r *run) site(cfg siteConfig) *site {
 	s := &site{
 		r: r, env: environment(cfg.env), answers: cfg.answers, rec: &recorder{}, journal: &journal{}, hooks: map[string]*delivering{},
+		byURL: cfg.byURL,
 	}
 	build := enrich.Config{Logger: s.journal.logger(), Now: cfg.now}
 	if cfg.directory != nil {
@@ -86,7 +99,7 @@ func (r *run) site(cfg siteConfig) *site {
 
 // Deliver implements the Deliverer of producer and worker.
 func (s *site) Deliver(ctx context.Context, del webhook.Delivery) webhook.Result {
-	d := s.delivering(del.Hook.ID)
+	d := s.delivering(s.key(del.Hook))
 	if d.err != nil {
 		return webhook.Result{Class: tasks.ClassConfiguration, Message: d.err.Error()}
 	}

@@ -51,13 +51,14 @@ var (
 		"dispatch":     runDispatch,
 		"mock":         runMock,
 		"tool_context": runToolContext,
+
+		"control_response": runControlResponse,
+		"control_chain":    runControlChain,
+
+		"deferred": runDeferred,
+		"approval": runApproval,
 	}
-	unsupported = map[string]string{
-		"control_response": "verdicts of control hooks",
-		"control_chain":    "verdicts of control hooks",
-		"deferred":         "deferred results",
-		"approval":         "human approval",
-	}
+	unsupported = map[string]string{}
 )
 
 // TestConformance runs every case of the directory.
