@@ -114,19 +114,28 @@ func (r *run) part(raw json.RawMessage, v any) {
 	}
 }
 
-// forbidsDevice reads a device policy: a truth value, or an object with one.
+// forbidsDevice reads a device policy: a truth value, a word, or an object with
+// one of either.
 func (r *run) forbidsDevice(raw json.RawMessage) bool {
-	if raw == nil || string(raw) == "null" {
+	var allowed bool
+	var word string
+	switch {
+	case raw == nil || string(raw) == "null":
 		return false
-	}
-	allowed := true
-	if json.Unmarshal(raw, &allowed) == nil {
+	case json.Unmarshal(raw, &allowed) == nil:
 		return !allowed
+	case json.Unmarshal(raw, &word) == nil:
+		if word != "allow" && word != "deny" {
+			r.notUnderstood("device policy", word)
+		}
+		return word == "deny"
 	}
 	var policy struct {
 		CanUseDevice *bool  `json:"canUseDevice"`
+		Allowed      *bool  `json:"allowed"`
 		Reason       string `json:"reason"`
 	}
 	r.decodePart(raw, &policy)
-	return policy.CanUseDevice != nil && !*policy.CanUseDevice
+	forbids := func(allowed *bool) bool { return allowed != nil && !*allowed }
+	return forbids(policy.CanUseDevice) || forbids(policy.Allowed)
 }
