@@ -143,48 +143,53 @@ func notOfToken(r rune) bool {
 	return true
 }
 
-// signed returns the claims of a token that one of the keys signed and that is
-// in force now. The next key is tried only if the current one did not sign, so
-// that the reason is that of the key that did.
-func (v *Verifier) signed(token string) (c *claims, byNext bool, reason Reason) {
-	reason = ReasonUnknownKey
-	if v == nil || v.parser == nil {
-		return nil, false, reason
-	}
-	for _, key := range [][]byte{v.keys.current, v.keys.next} {
-		if len(key) == 0 {
-			continue
-		}
-		if c, reason = v.parse(token, key); reason != ReasonUnknownKey {
-			return c, string(key) != string(v.keys.current), reason
-		}
-	}
-	return nil, false, reason
-}
-
 var errCritical = errors.New("token names extensions that must be understood")
 
-func (v *Verifier) parse(token string, key []byte) (*claims, Reason) {
-	c := &claims{}
+// signed returns the claims of a token that one of the keys signed and that is
+// in force now. The current key comes first; the reason of a refusal is that of
+// the key that signed, if one did.
+func (v *Verifier) signed(token string) (c *claims, byNext bool, reason Reason) {
+	if v == nil || v.parser == nil {
+		return nil, false, ReasonUnknownKey
+	}
+	c = &claims{}
 	reached := false
 	_, err := v.parser.ParseWithClaims(token, c, func(t *jwt.Token) (any, error) {
 		reached = true
 		if _, critical := t.Header["crit"]; critical {
 			return nil, errCritical
 		}
+		var key []byte
+		key, byNext = v.keys.of(t)
 		return key, nil
 	})
 	switch {
 	case err == nil:
-		return c, ""
+		return c, byNext, ""
 	case errors.Is(err, errCritical), errors.Is(err, jwt.ErrTokenMalformed):
-		return nil, ReasonMalformed
+		return nil, false, ReasonMalformed
 	case !reached:
-		return nil, ReasonAlgorithm
+		return nil, false, ReasonAlgorithm
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
-		return nil, ReasonUnknownKey
+		return nil, false, ReasonUnknownKey
 	}
-	return nil, c.fault(err)
+	return nil, false, c.fault(err)
+}
+
+// of returns the key that signed t, or one that did not when none did: the
+// parser checks it once more. It is never empty.
+func (k Keys) of(t *jwt.Token) (key []byte, byNext bool) {
+	text := t.Raw[:strings.LastIndexByte(t.Raw, '.')]
+	signed := func(key []byte) bool { return len(key) > 0 && t.Method.Verify(text, t.Signature, key) == nil }
+	switch {
+	case signed(k.current):
+		return k.current, false
+	case signed(k.next):
+		return k.next, true
+	case len(k.current) > 0:
+		return k.current, false
+	}
+	return k.next, false
 }
 
 // fault tells what the parser found wrong with signed claims, the gravest first.
