@@ -144,7 +144,7 @@ func (c *Completion) check() (json.RawMessage, tasks.ToolResult, error) {
 // decide asks the controls. A nil verdict without an error means that none is
 // configured.
 func (s *Service) decide(ctx context.Context, w *completing) (*tasks.Verdict, error) {
-	rounds, err := s.rounds(ctx, w.row.ApprovedFrom, w.OperationID)
+	rounds, err := s.rounds(ctx, &w.row, w.OperationID)
 	if err != nil {
 		return nil, err
 	}

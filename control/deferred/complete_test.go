@@ -159,12 +159,55 @@ func TestSnapshotsComeBeforeRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, nil)
-			b.policies.snapshots, b.policies.records = test.snapshot, test.record
 			b.open(waiting(nil))
+			b.policies.snapshots, b.policies.records, b.policies.asked = test.snapshot, test.record, nil
 			b.complete(deferred.Completion{ID: "row", Result: result("c")})
 			same(t, "hooks", string(b.controls.questions()[0].Chain[0].Hooks), test.want)
 			same(t, "asked", b.policies.asked, test.asked)
 		})
+	}
+}
+
+// An operation may end, and its hooks with it, long before the result comes: the
+// controls that it had when the row was opened still count.
+func TestControlsOutliveTheirOperation(t *testing.T) {
+	t.Parallel()
+	list := `[` + watcher + `,` + control1 + `,` + before + `,` + foreign + `]`
+	for name, test := range map[string]struct {
+		later map[string]string
+		want  string
+	}{
+		"nobody knows it":       {nil, `[` + control1 + `]`},
+		"a record without list": {map[string]string{"op": "null"}, `[]`},
+		"an empty list":         {map[string]string{"op": "[]"}, `[]`},
+		"another list":          {map[string]string{"op": `[` + watcher + `]`}, `[` + watcher + `]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, nil)
+			b.policies.snapshots["op"] = list
+			b.open(waiting(nil))
+			b.open(waiting(func(p *deferred.Placeholder) { p.ID, p.Call = "bare", nil }))
+			b.policies.snapshots, b.policies.records = nil, test.later
+			b.open(waiting(nil)) // changes nothing
+			b.complete(deferred.Completion{ID: "row", Result: result("c")})
+			same(t, "hooks", string(b.controls.questions()[0].Chain[0].Hooks), test.want)
+			_, err := b.Complete(t.Context(), deferred.Completion{ID: "bare", Result: result("c")})
+			if want := strings.Contains(test.want, "toolCall"); errors.Is(err, deferred.ErrNoCall) != want {
+				t.Errorf("a call that cannot be rebuilt: error is %v", err)
+			}
+			if test.later == nil && b.notifier.told[0].Persisted != nil {
+				t.Errorf("observers are %s", b.notifier.told[0].Persisted)
+			}
+		})
+	}
+	b := setup(t, nil)
+	b.policies.err = errSource
+	if _, err := b.Open(t.Context(), waiting(nil)); !errors.Is(err, errSource) {
+		t.Errorf("open: error is %v, want that of the source", err)
+	}
+	if _, err := b.Get(t.Context(), "row"); !errors.Is(err, deferred.ErrNotFound) {
+		t.Errorf("get: error is %v, want ErrNotFound", err)
 	}
 }
 
@@ -188,8 +231,8 @@ func TestFailuresPublishNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, test.adjust)
-			test.prepare(b)
 			b.open(waiting(nil))
+			test.prepare(b)
 			_, err := b.Complete(t.Context(), deferred.Completion{ID: "row", Result: result("c")})
 			if err == nil || test.want != nil && !errors.Is(err, test.want) {
 				t.Fatalf("error is %v, want %v", err, test.want)

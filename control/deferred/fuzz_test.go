@@ -18,10 +18,10 @@ type memory struct {
 	row deferred.Row
 }
 
-func (m *memory) Open(_ context.Context, p deferred.Placeholder) (deferred.Row, error) {
+func (m *memory) Open(_ context.Context, o deferred.Opening) (deferred.Row, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.row = deferred.Row{Placeholder: p}
+	m.row = deferred.Row{Placeholder: o.Placeholder, Recorded: o.Recorded}
 	return m.row, nil
 }
 

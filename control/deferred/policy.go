@@ -16,25 +16,57 @@ type round struct {
 	// hooks is never nil: an operation without hooks has an empty array.
 	hooks  json.RawMessage
 	parsed []tasks.Hook
-	// known says that somebody had a list.
+	// known says that somebody had a snapshot or a record, with or without a list.
 	known bool
 }
 
 // rounds reads the policies of the operations to ask: the one that the approval
 // recorded, then the callback's parent; the same one once.
-func (s *Service) rounds(ctx context.Context, approvedFrom, parent string) ([]round, error) {
+func (s *Service) rounds(ctx context.Context, row *Row, parent string) ([]round, error) {
 	rounds := make([]round, 0, 2)
-	for _, id := range []string{approvedFrom, parent} {
+	for _, id := range []string{row.ApprovedFrom, parent} {
 		if id == "" || len(rounds) > 0 && rounds[0].operationID == id {
 			continue
 		}
 		r, err := s.policy(ctx, id)
+		if err == nil && !r.known && row.Recorded[id] != nil {
+			r.hooks = row.Recorded[id]
+			r.parsed, err = tasks.StoredHooks(r.hooks)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read policy of operation %q: %w", id, err)
 		}
 		rounds = append(rounds, r)
 	}
 	return rounds, nil
+}
+
+// record returns the result controls that the operations of a placeholder have
+// now. Most have none.
+func (s *Service) record(ctx context.Context, p Placeholder) (map[string]json.RawMessage, error) {
+	rounds, err := s.rounds(ctx, &Row{Placeholder: p}, p.OperationID)
+	if err != nil {
+		return nil, err
+	}
+	var recorded map[string]json.RawMessage
+	for _, r := range rounds {
+		var controls []tasks.Hook
+		for i := range r.parsed {
+			if !r.parsed[i].Environment() && resultControl(&r.parsed[i]) {
+				controls = append(controls, r.parsed[i])
+			}
+		}
+		if controls == nil {
+			continue
+		}
+		if recorded == nil {
+			recorded = map[string]json.RawMessage{}
+		}
+		if recorded[r.operationID], err = tasks.EncodeHooks(controls); err != nil {
+			return nil, fmt.Errorf("record policy of operation %q: %w", r.operationID, err)
+		}
+	}
+	return recorded, nil
 }
 
 // policy reads the live snapshot of an operation, or its record.
@@ -49,7 +81,7 @@ func (s *Service) policy(ctx context.Context, operationID string) (round, error)
 		}
 	}
 	if trimmed := bytes.TrimSpace(hooks); !known || len(trimmed) == 0 || string(trimmed) == "null" {
-		return round{operationID: operationID, hooks: json.RawMessage(`[]`)}, nil
+		return round{operationID: operationID, hooks: json.RawMessage(`[]`), known: known}, nil
 	}
 	parsed, err := tasks.StoredHooks(hooks)
 	if err != nil {

@@ -55,9 +55,20 @@ type Call struct {
 	Context map[string]string `json:"context,omitempty"`
 }
 
+// Opening is a placeholder on its way into the store.
+type Opening struct {
+	Placeholder
+	// Recorded is kept with a new row, and is no part of what makes it the same one.
+	Recorded map[string]json.RawMessage
+}
+
 // Row is how a placeholder stands.
 type Row struct {
 	Placeholder
+	// Recorded holds, by operation, the result controls that were in force when the
+	// row was opened, as arrays of serialized hooks. They count when nobody knows the
+	// operation any more.
+	Recorded map[string]json.RawMessage
 	// Final says that Result will never change again.
 	Final bool
 	// Denied says that Result stands in for one that a control denied.

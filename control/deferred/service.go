@@ -21,7 +21,7 @@ import (
 type Store interface {
 	// Open stores a row, final or not, unless the same one is there; the row that
 	// stands is returned.
-	Open(ctx context.Context, p Placeholder) (Row, error)
+	Open(ctx context.Context, o Opening) (Row, error)
 	// Read returns a row and, while it is not final, lets inbox hear when it is. ""
 	// listens to nothing.
 	Read(ctx context.Context, id, inbox string) (Row, error)
@@ -162,13 +162,22 @@ func (s *Service) Close() { s.inbox.close() }
 
 // Open stores a placeholder and returns the row that stands. It is idempotent by
 // id and content: the same placeholder again reads the row as it is by now, and
-// another one under the same id is ErrReused. Content makes the row final.
+// another one under the same id is ErrReused. Content makes the row final. The
+// result controls that the operations have now are recorded with the row, so that
+// a result that comes after the end of an operation does not escape them; a policy
+// that cannot be read fails the call.
 func (s *Service) Open(ctx context.Context, p Placeholder) (Row, error) {
 	p, err := p.check()
 	if err != nil {
 		return Row{}, err
 	}
-	return s.config.Store.Open(ctx, p)
+	opening := Opening{Placeholder: p}
+	if p.Content == "" {
+		if opening.Recorded, err = s.record(ctx, p); err != nil {
+			return Row{}, err
+		}
+	}
+	return s.config.Store.Open(ctx, opening)
 }
 
 // Get returns a row; ErrNotFound when it is not known or has expired.

@@ -22,7 +22,7 @@ import (
 // everyKey leaves each kind of key behind and returns them all.
 func everyKey(t *testing.T, client *redis.Client, s *redisdeferred.Store, id string) []string {
 	t.Helper()
-	_, err := s.Open(t.Context(), deferred.Placeholder{ID: id})
+	_, err := s.Open(t.Context(), deferred.Opening{Placeholder: deferred.Placeholder{ID: id}})
 	check(t, "open", err)
 	_, err = s.Read(t.Context(), id, "ear")
 	check(t, "read", err)
@@ -62,7 +62,7 @@ func TestRowsSpreadOverShards(t *testing.T) {
 	s := open(t, client, redisdeferred.Config{Shards: 8})
 	same(t, "shards", s.Shards(), 8)
 	for i := range 400 {
-		_, err := s.Open(t.Context(), deferred.Placeholder{ID: fmt.Sprint("row ", i)})
+		_, err := s.Open(t.Context(), deferred.Opening{Placeholder: deferred.Placeholder{ID: fmt.Sprint("row ", i)}})
 		check(t, "open", err)
 	}
 	for shard := range 8 {

@@ -126,8 +126,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 func (s *Store) Shards() int { return len(s.keys) }
 
 // Open stores a row unless the same one is there, and returns the row that stands.
-func (s *Store) Open(ctx context.Context, p deferred.Placeholder) (deferred.Row, error) {
+func (s *Store) Open(ctx context.Context, o deferred.Opening) (deferred.Row, error) {
+	p := o.Placeholder
 	doc, err := encode(p)
+	if err != nil {
+		return deferred.Row{}, err
+	}
+	recorded, err := encode(o.Recorded)
 	if err != nil {
 		return deferred.Row{}, err
 	}
@@ -137,20 +142,20 @@ func (s *Store) Open(ctx context.Context, p deferred.Placeholder) (deferred.Row,
 	if p.Content != "" {
 		result, ttl = p.Document(), s.final
 	}
-	reply, err := s.run(ctx, s.scripts.open, p.ID, rowHash(p.ID), p.ID, doc, digest, []byte(result), ttl)
+	reply, err := s.run(ctx, s.scripts.open, p.ID, rowHash(p.ID), p.ID, doc, digest, []byte(result), ttl, recorded)
 	if err != nil {
 		return deferred.Row{}, err
 	}
 	return readRow(reply)
 }
 
-// encode writes a placeholder without escapes that would change its bytes.
-func encode(p deferred.Placeholder) ([]byte, error) {
+// encode writes what makes up a row without escapes that would change its bytes.
+func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(p); err != nil {
-		return nil, fmt.Errorf("encode placeholder: %w", err)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode row: %w", err)
 	}
 	return buf.Bytes(), nil
 }
@@ -195,7 +200,7 @@ func (s *Store) Hear(ctx context.Context, shard int, inbox string) ([]string, er
 	return append(popped[1:], s.client.LPopCount(ctx, key, 256).Val()...), nil
 }
 
-// readRow reads {word, state, placeholder, result, denied, opened, settled}.
+// readRow reads {word, state, placeholder, result, denied, opened, settled, recorded}.
 func readRow(reply []string) (deferred.Row, error) {
 	switch reply[0] {
 	case "missing":
@@ -203,11 +208,14 @@ func readRow(reply []string) (deferred.Row, error) {
 	case "reused":
 		return deferred.Row{}, deferred.ErrReused
 	}
-	if len(reply) != 7 {
+	if len(reply) != 8 {
 		return deferred.Row{}, fmt.Errorf("read row: %d texts", len(reply))
 	}
 	var row deferred.Row
 	if err := json.Unmarshal([]byte(reply[2]), &row.Placeholder); err != nil {
+		return deferred.Row{}, fmt.Errorf("read row: %w", err)
+	}
+	if err := json.Unmarshal([]byte(reply[7]), &row.Recorded); err != nil {
 		return deferred.Row{}, fmt.Errorf("read row: %w", err)
 	}
 	row.Final, row.Denied, row.OpenedAt = reply[1] == "f", reply[4] == "1", at(reply[5])

@@ -93,27 +93,29 @@ func placeholder() deferred.Placeholder {
 	}
 }
 
+var recorded = map[string]json.RawMessage{"op": json.RawMessage(`[{"<":1}]`)}
+
 func TestOpenIsIdempotent(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client) {
 		s := open(t, client, redisdeferred.Config{})
 		p := placeholder()
 		for range 2 {
-			row, err := s.Open(t.Context(), p)
+			row, err := s.Open(t.Context(), deferred.Opening{Placeholder: p, Recorded: recorded})
 			check(t, "open", err)
-			same(t, "row", timeless(t, row), deferred.Row{Placeholder: p})
+			same(t, "row", timeless(t, row), deferred.Row{Placeholder: p, Recorded: recorded})
 		}
 		other := placeholder()
 		other.Call.Arguments = `{}`
-		if _, err := s.Open(t.Context(), other); !errors.Is(err, deferred.ErrReused) {
+		if _, err := s.Open(t.Context(), deferred.Opening{Placeholder: other}); !errors.Is(err, deferred.ErrReused) {
 			t.Fatalf("open another one: error is %v, want ErrReused", err)
 		}
 		row, published, err := s.Publish(t.Context(), deferred.Publication{ID: p.ID, Token: "t", Result: json.RawMessage(`{}`), Denied: true})
 		check(t, "publish", err)
-		final := deferred.Row{Placeholder: p, Final: true, Denied: true, Result: json.RawMessage(`{}`)}
+		final := deferred.Row{Placeholder: p, Recorded: recorded, Final: true, Denied: true, Result: json.RawMessage(`{}`)}
 		same(t, "published", published, true)
 		same(t, "row", timeless(t, row), final)
-		row, err = s.Open(t.Context(), p)
+		row, err = s.Open(t.Context(), deferred.Opening{Placeholder: p, Recorded: recorded})
 		check(t, "open", err)
 		same(t, "row", timeless(t, row), final)
 	})
@@ -123,7 +125,7 @@ func TestFirstPublicationStands(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client) {
 		s := open(t, client, redisdeferred.Config{})
-		_, err := s.Open(t.Context(), deferred.Placeholder{ID: "r"})
+		_, err := s.Open(t.Context(), deferred.Opening{Placeholder: deferred.Placeholder{ID: "r"}})
 		check(t, "open", err)
 		for i, step := range []struct {
 			token, result string
@@ -145,7 +147,7 @@ func TestContentIsFinal(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client) {
 		s := open(t, client, redisdeferred.Config{})
-		_, err := s.Open(t.Context(), deferred.Placeholder{ID: "r", Content: "text", State: json.RawMessage(`{"a":1}`)})
+		_, err := s.Open(t.Context(), deferred.Opening{Placeholder: deferred.Placeholder{ID: "r", Content: "text", State: json.RawMessage(`{"a":1}`)}})
 		check(t, "open", err)
 		row, published, err := s.Publish(t.Context(), deferred.Publication{ID: "r", Token: "t", Result: json.RawMessage(`{}`)})
 		check(t, "publish", err)
@@ -173,7 +175,7 @@ func TestListenersHearOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client) {
 		s := open(t, client, redisdeferred.Config{})
 		for _, id := range []string{"r1", "r2"} {
-			_, err := s.Open(t.Context(), deferred.Placeholder{ID: id})
+			_, err := s.Open(t.Context(), deferred.Opening{Placeholder: deferred.Placeholder{ID: id}})
 			check(t, "open", err)
 			for range 2 {
 				_, err = s.Read(t.Context(), id, "ear")
@@ -205,7 +207,7 @@ func TestEverythingExpires(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client) {
 		s := open(t, client, redisdeferred.Config{OpenTTL: time.Hour, FinalTTL: time.Minute})
 		for _, p := range []deferred.Placeholder{{ID: "open"}, {ID: "final"}, {ID: "born", Content: "x"}} {
-			_, err := s.Open(t.Context(), p)
+			_, err := s.Open(t.Context(), deferred.Opening{Placeholder: p, Recorded: recorded})
 			check(t, "open", err)
 			_, err = s.Read(t.Context(), p.ID, "ear")
 			check(t, "read", err)

@@ -3,7 +3,8 @@
 -- and therefore shares its slot.
 --
 -- A row is the hash row:<row>, where <row> is the 22-character hash of its id:
--- id, dig (digest of the placeholder), doc (the placeholder), at (opened, ms), and
+-- id, dig (digest of the placeholder), doc (the placeholder), rec (the controls
+-- recorded with it), at (opened, ms), and
 -- once it is final: st = 'f', res (the result), den ('1' when a denial stands in
 -- for it), fin (settled, ms), tok (the publication that stands).
 local P = KEYS[1]
@@ -20,10 +21,10 @@ local function row_key(row) return P .. 'row:' .. row end
 local function listeners_key(row) return P .. 'listeners:' .. row end
 
 -- answer puts a word in front of how a row stands: {word, state, placeholder,
--- result, denied, opened, settled}.
+-- result, denied, opened, settled, recorded}.
 local function answer(word, row)
-  local r = call('HMGET', row_key(row), 'st', 'doc', 'res', 'den', 'at', 'fin')
-  return { word, r[1], r[2], r[3] or '', r[4] or '0', r[5], r[6] or '0' }
+  local r = call('HMGET', row_key(row), 'st', 'doc', 'res', 'den', 'at', 'fin', 'rec')
+  return { word, r[1], r[2], r[3] or '', r[4] or '0', r[5], r[6] or '0', r[7] }
 end
 
 -- tell wakes whoever listens. What is in an inbox is a hint that expires; the row

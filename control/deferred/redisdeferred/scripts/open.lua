@@ -3,7 +3,7 @@
 -- KEYS[1] shard prefix
 -- ARGV[1] row hash   ARGV[2] row id   ARGV[3] placeholder   ARGV[4] its digest
 -- ARGV[5] result, when the row is final from the start, or ""
--- ARGV[6] time that the row is kept in ms
+-- ARGV[6] time that the row is kept in ms   ARGV[7] controls recorded with it
 --
 -- Returns {"reused"} when the id stands for another placeholder (nothing stored),
 -- else {"ok", row...}.
@@ -16,7 +16,7 @@ local known = call('HGET', key, 'dig')
 if known and known ~= digest then return { 'reused' } end
 if not known then
   local now = int(redis_now())
-  call('HSET', key, 'id', ARGV[2], 'dig', digest, 'doc', ARGV[3], 'at', now, 'st', 'o')
+  call('HSET', key, 'id', ARGV[2], 'dig', digest, 'doc', ARGV[3], 'rec', ARGV[7], 'at', now, 'st', 'o')
   if ARGV[5] ~= '' then call('HSET', key, 'st', 'f', 'res', ARGV[5], 'fin', now) end
   call('PEXPIRE', key, ARGV[6])
 end
