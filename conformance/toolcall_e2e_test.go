@@ -84,8 +84,10 @@ func TestDeniedToolFromEveryRun(t *testing.T) {
 					in   *e2e
 					call toolcall.Call
 				}{
-					{"main run", first, toolCall("run", "c1")}, {"sub-agent", first, sub},
-					{"resumed run", second, resumed}, {"retried run", first, toolCall("run", "c1")},
+					{"main run", first, toolCall("run", "c1")},
+					{"sub-agent", first, sub},
+					{"resumed run", second, resumed},
+					{"retried run", first, toolCall("run", "c1")},
 				} {
 					got, err := step.in.runner.Run(t.Context(), step.call, func(context.Context, int) (tasks.ToolResult, error) {
 						t.Errorf("%s: the tool runs", step.who)
