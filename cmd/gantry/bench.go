@@ -21,16 +21,18 @@ type benchCmd struct {
 	Memory    benchRunCmd `cmd:"" help:"Bytes in Redis per pending event."`
 	Crash     benchRunCmd `cmd:"" help:"Recovery after a worker is killed."`
 	Isolation benchRunCmd `cmd:"" help:"Healthy operations beside a hanging endpoint."`
+	Control   benchRunCmd `cmd:"" help:"Verdicts about tool calls, next to direct calls of the same hook."`
 
-	Sink        benchSinkCmd   `cmd:"" hidden:"" help:"The receiver of a bench."`
-	Worker      benchWorkerCmd `cmd:"" hidden:"" help:"The worker of a bench."`
-	AsynqWorker benchWorkerCmd `cmd:"" hidden:"" help:"The contender's worker of a bench."`
+	Sink          benchSinkCmd   `cmd:"" hidden:"" help:"The receiver of a bench."`
+	Worker        benchWorkerCmd `cmd:"" hidden:"" help:"The worker of a bench."`
+	AsynqWorker   benchWorkerCmd `cmd:"" hidden:"" help:"The contender's worker of a bench."`
+	ControlWorker benchWorkerCmd `cmd:"" hidden:"" help:"The worker of a bench that answers questions."`
 }
 
 // benches are the benches by the names of their commands.
 var benches = map[string]func(context.Context) (*bench.Report, error){
 	"delivery": bench.Delivery, "sparse": bench.Sparse, "idle": bench.Idle,
-	"memory": bench.Memory, "crash": bench.Crash, "isolation": bench.Isolation,
+	"memory": bench.Memory, "crash": bench.Crash, "isolation": bench.Isolation, "control": bench.Control,
 }
 
 // benchRunCmd runs the bench that its command names.

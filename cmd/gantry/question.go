@@ -53,7 +53,8 @@ func (c toolCall) event(phase string) (json.RawMessage, error) {
 		{Key: "identifier", Value: tasks.AppendString(nil, identifier)},
 		{Key: "apiName", Value: tasks.AppendString(nil, apiName)},
 		{Key: "args", Value: args},
-		{Key: "callIndex", Value: []byte("1")}, {Key: "stepIndex", Value: []byte("0")},
+		{Key: "callIndex", Value: []byte("1")},
+		{Key: "stepIndex", Value: []byte("0")},
 		{Key: "executor", Value: []byte(`"server"`)},
 	}
 	if phase == phaseAfter {

@@ -131,7 +131,7 @@ func TestTheDeploymentsControlsAreAskedLast(t *testing.T) {
 	g.guard(t, system, "op")
 	verdict := must(t, system, http.MethodPost, evaluate, toolQuestion("mail", ""))
 	controls, _ := verdict["controls"].([]any)
-	if len(controls) != 2 || fmt.Sprint(controls[1].(map[string]any)["hookId"]) != "server-env-webhook:beforeToolCall" { //nolint:errcheck // it panics, and the test fails
+	if len(controls) != 2 || fmt.Sprint(controls[1].(map[string]any)["hookId"]) != "server-env-webhook:beforeToolCall" {
 		t.Fatalf("verdict is %v", verdict)
 	}
 	explained := must(t, system, http.MethodPost, "/v1/operations/op/tool-calls:explain", toolQuestion("mail", ""))
@@ -203,7 +203,7 @@ func TestDeferredResults(t *testing.T) {
 	}
 	open("d2", "disk")
 	denied := must(t, system, http.MethodPost, "/v1/deferred/d2:complete", `{"result":{"content":"all files","success":true}}`)
-	if denied["denied"] != true || fmt.Sprint(denied["verdict"].(map[string]any)["reason"]) != "not the disk" { //nolint:errcheck // it panics, and the test fails
+	if denied["denied"] != true || fmt.Sprint(denied["verdict"].(map[string]any)["reason"]) != "not the disk" {
 		t.Fatalf("completed is %v", denied)
 	}
 	if status, answer := call(t, system, http.MethodPost, "/v1/deferred/d2:open", `{"operationId":"op"}`); status != http.StatusConflict || answer["code"] != "id_reused" {

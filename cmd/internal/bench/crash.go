@@ -165,8 +165,8 @@ func (b *crashBench) asynq(ctx context.Context) (Figures, error) {
 	return Figures{"resumed_seconds": time.Unix(0, stats.LastAt).Sub(began).Seconds(), "lost": 0}, nil
 }
 
-// RunWorker is the body of a victim process: a Gantry worker, or with raw a plain
-// asynq one, on a Redis and a sink of the bench. It runs until it is killed.
+// RunWorker is the body of a worker's process: a Gantry worker, one that answers
+// questions as well, or a plain asynq one, on a Redis and a sink of the bench. It runs until it is killed.
 func RunWorker(ctx context.Context, kind, redisAddr, url string) error {
 	s := &system{log: logrus.New(), sink: &sinkProcess{}}
 	s.log.SetOutput(io.Discard)
@@ -175,6 +175,9 @@ func RunWorker(ctx context.Context, kind, redisAddr, url string) error {
 		return err
 	}
 	s.redisAddr = redisAddr
+	if kind == controlWorker {
+		return s.controlWorker(ctx)
+	}
 	if kind == "asynq-worker" {
 		a := s.asynq(load{}, asynqOptions{})
 		a.url = url

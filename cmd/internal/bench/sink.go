@@ -55,10 +55,11 @@ type sink struct {
 	// after it.
 	marked  time.Time
 	resumed map[string]time.Time
+	gate    *gate
 }
 
 func newSink() *sink {
-	s := &sink{}
+	s := &sink{gate: newGate()}
 	s.reset(0)
 	return s
 }
@@ -111,6 +112,20 @@ func (s *sink) serve(ctx *fasthttp.RequestCtx) {
 	case "/hang":
 		pause(30 * time.Second)
 		ctx.SetStatusCode(http.StatusGatewayTimeout)
+	case "/sluggish":
+		pause(500 * time.Millisecond)
+		s.hook(ctx)
+	case "/allow":
+		allow(ctx)
+	case "/gate":
+		s.gate.pass()
+		allow(ctx)
+	case "/gate/shut":
+		s.gate.shut()
+	case "/gate/open":
+		s.gate.open()
+	case "/gate/state":
+		s.gate.serve(ctx)
 	case "/mark":
 		s.mark()
 	case "/reset":

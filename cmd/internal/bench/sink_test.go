@@ -114,3 +114,44 @@ func TestSinkMeasuresHowLongOperationsStoodStill(t *testing.T) {
 		t.Errorf("resumed after %v ms, want a positive time", stats.ResumedMS)
 	}
 }
+
+func TestGateHoldsAndLetsPass(t *testing.T) {
+	t.Parallel()
+	p := runSink(t)
+	state := func() (g gateState) {
+		t.Helper()
+		if err := p.call(t.Context(), http.MethodGet, "/gate/state", &g); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	do := func(what string) {
+		t.Helper()
+		if err := p.call(t.Context(), http.MethodPost, "/gate/"+what, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/allow", "/gate"} {
+		if code := p.send(t, path, 1); code != http.StatusOK {
+			t.Errorf("%s is answered %d", path, code)
+		}
+	}
+	do("shut")
+	passed := make(chan int, 1)
+	go func() { passed <- p.send(t, "/gate", 1) }()
+	for state().Waiting == 0 {
+	}
+	select {
+	case code := <-passed:
+		t.Fatalf("the gate is shut, and answers %d", code)
+	default:
+	}
+	if got := state(); got != (gateState{Waiting: 1, Arrived: 1}) {
+		t.Errorf("state is %+v", got)
+	}
+	do("open")
+	do("open")
+	if code := <-passed; code != http.StatusOK {
+		t.Errorf("the gate answers %d", code)
+	}
+}

@@ -69,9 +69,12 @@ func (s *system) stop() {
 }
 
 // connect opens a client; the caller closes it.
-func (s *system) connect() *redis.Client {
+func (s *system) connect() *redis.Client { return s.connectAs(64, "") }
+
+// connectAs opens a client with connections of a name, by which Redis lists them.
+func (s *system) connectAs(pool int, name string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: s.redisAddr, ContextTimeoutEnabled: true, PoolSize: 64, MaxRetries: 2, DisableIdentity: true,
+		Addr: s.redisAddr, ContextTimeoutEnabled: true, PoolSize: pool, MaxRetries: 2, DisableIdentity: true, ClientName: name,
 		ReadTimeout: 10 * time.Second, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
