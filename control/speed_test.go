@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/gantry-hooks/gantry/control"
-	"github.com/gantry-hooks/gantry/enrich"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/webhook"
-	"github.com/gantry-hooks/gantry/webhook/egress"
 )
 
 // A question that no control matches is answered here, without the exchange.
@@ -43,15 +41,7 @@ func BenchmarkControl(b *testing.B) {
 		_, _ = io.WriteString(w, `{"decision":"allow"}`)
 	}))
 	b.Cleanup(receiver.Close)
-	egressClient, err := egress.New(egress.Config{Policy: egress.Trusted()})
-	must(b, "make client", err)
-	b.Cleanup(egressClient.Close)
-	payloads, err := enrich.New(enrich.Config{})
-	must(b, "make builder", err)
-	deliverer, err := webhook.New(webhook.Config{
-		Env: func(string) (string, bool) { return "", false }, Callers: egressClient, Operator: egressClient, Payloads: payloads, UserAgent: "Gantry/bench",
-	})
-	must(b, "make deliverer", err)
+	deliverer := deliverer(b)
 	evaluator, err := control.NewEvaluator(control.EvaluatorConfig{Asker: deliverer})
 	must(b, "make evaluator", err)
 

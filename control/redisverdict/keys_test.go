@@ -23,6 +23,10 @@ func member(score float64, p *control.Posting) redis.Z {
 	return redis.Z{Score: score, Member: p.Name.Operation + ":" + p.Name.ID}
 }
 
+var keyKinds = []string{
+	prefix + "asks", prefix + "held", prefix + "inbox:inbox", prefix + "q:<op>:b", prefix + "q:<op>:c", prefix + "v:<op>:a", prefix + "wake",
+}
+
 func TestKeysAreKnownAndTagged(t *testing.T) {
 	t.Parallel()
 	eachStore(t, redisverdict.Config{}, func(t *testing.T, s *store) {
@@ -32,9 +36,7 @@ func TestKeysAreKnownAndTagged(t *testing.T) {
 		s.post(t, s.question("c", time.Minute))
 		s.settle(t, s.answer(c, ""))
 		s.claimOne(t)
-		same(t, "keys", s.keys(t), []string{
-			prefix + "asks", prefix + "held", prefix + "inbox:inbox", prefix + "q:<op>:b", prefix + "q:<op>:c", prefix + "v:<op>:a", prefix + "wake",
-		})
+		same(t, "keys", s.keys(t), keyKinds)
 	})
 }
 

@@ -2,11 +2,15 @@ package redisverdict_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gantry-hooks/gantry/control"
 	"github.com/gantry-hooks/gantry/control/redisverdict"
+	"github.com/gantry-hooks/gantry/internal/servers"
+	"github.com/gantry-hooks/gantry/internal/servers/servertest"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -374,4 +378,51 @@ func TestNoVerdictIsReadFromNonsense(t *testing.T) {
 			t.Errorf("%q is read as %+v", doc, *standing.Verdict)
 		}
 	}
+}
+
+// Large questions are handed over a few at a time, in order.
+func TestLargeQuestions(t *testing.T) {
+	t.Parallel()
+	eachStore(t, redisverdict.Config{}, func(t *testing.T, s *store) {
+		for i := range 6 {
+			p := s.question(fmt.Sprint(i), time.Minute)
+			p.Question.Event = []byte(`{"x":"` + strings.Repeat("x", 400_000) + `"}`)
+			s.post(t, p)
+		}
+		var order []string
+		for len(order) < 6 {
+			claims := s.claim(t, 6)
+			same(t, "claims at a time", len(claims), 3)
+			for _, c := range claims {
+				order = append(order, c.Name.ID)
+			}
+		}
+		same(t, "order", order, []string{"0", "1", "2", "3", "4", "5"})
+	})
+}
+
+// A full Redis refuses new questions and lets those that are there be answered.
+func TestFullRedisAnswers(t *testing.T) {
+	t.Parallel()
+	server := servertest.PrivateRedis(t, servers.RedisOptions{})
+	s := open(t, connect(t, server.Addr(), 0), redisverdict.Config{Lease: 100 * time.Millisecond})
+	s.post(t, s.question("q1", time.Minute))
+	check(t, "set limit", s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err := s.Post(t.Context(), s.question("q2", time.Minute))
+	is(t, err, control.ErrUnavailable)
+	first := s.claimOne(t)
+	ended, err := s.Renew(t.Context(), 0, []control.Held{first.Held})
+	check(t, "renew", err)
+	same(t, "ended", len(ended), 0)
+	wait(t, 110*time.Millisecond)
+	_, err = s.Sweep(t.Context(), 0)
+	check(t, "sweep", err)
+	second := s.claimOne(t)
+	check(t, "release", s.Release(t.Context(), 0, []control.Held{second.Held}))
+	reason, fate := s.settle(t, s.answer(s.claimOne(t), "answer"))
+	same(t, "reason", reason, "answer")
+	same(t, "fate", fate, control.FateWon)
+	notices, err := s.Hear(t.Context(), 0, "inbox")
+	check(t, "hear", err)
+	same(t, "notices", len(notices), 1)
 }
