@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,40 +23,6 @@ type Payloads interface {
 	Build(ctx context.Context, del Delivery) ([]byte, error)
 	// BuildControl returns what a control is asked with.
 	BuildControl(ctx context.Context, hookID string, hookType tasks.HookType, event json.RawMessage) ([]byte, error)
-}
-
-// Publisher hands a request to QStash, which carries it to its destination.
-type Publisher interface {
-	Publish(ctx context.Context, p Publication) PublishResult
-}
-
-// Publication is a request for a relay to carry.
-type Publication struct {
-	// URL is the destination.
-	URL string
-	// Header holds the hook's resolved headers under the names as configured,
-	// secrets included.
-	Header http.Header
-	// Body is the payload.
-	Body []byte
-	// Timeout bounds the relay's own attempt at the destination.
-	Timeout time.Duration
-	// DeliveryID is the same for each attempt of a delivery.
-	DeliveryID string
-}
-
-// PublishResult is what a relay said. The zero value is a failed publish without
-// an answer.
-type PublishResult struct {
-	// Accepted says that the relay took the request over.
-	Accepted bool
-	// Status is the HTTP status of the relay's answer; 0 when none arrived.
-	Status int
-	// RetryAfter is what the relay asked for; 0 means nothing.
-	RetryAfter time.Duration
-	// Message is a safe text for a failure that needs another than the default; it
-	// must hold no secret and no remote text. "" means the default.
-	Message string
 }
 
 // Config says what a Deliverer works with.

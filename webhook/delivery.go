@@ -26,6 +26,9 @@ type Delivery struct {
 	Token int64
 	// Attempt counts from 1.
 	Attempt int
+	// Unsettled says that an earlier attempt handed the request to a relay without
+	// learning whether it was taken. Such a delivery is never sent by another road.
+	Unsettled bool
 	// Trace is a W3C traceparent; "" means none.
 	Trace string
 }
