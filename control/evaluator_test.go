@@ -129,10 +129,18 @@ func TestEvaluate(t *testing.T) {
 		"error is open by default": {[]string{stored("a", ""), stored("b", "")}, map[string]string{"a": "class:timeout", "b": yes}, "allow", "", "error_open", []row{timeout, ok}},
 		"error then deny":          {[]string{stored("a", ""), stored("b", "")}, map[string]string{"a": "class:timeout", "b": no}, "blocked", "no", "denied", []row{timeout, deny}},
 		"error is closed":          {[]string{stored("a", blocks), stored("b", "")}, map[string]string{"a": "class:timeout", "b": yes}, "blocked", "hook_control_error", "error_closed", []row{timeout}},
-		"open, then closed": {[]string{stored("a", `,"onError":"continue"`), stored("b", blocks)}, map[string]string{"a": "class:http_5xx", "b": "class:refused"},
-			"blocked", "hook_control_error", "error_closed", []row{{tasks.ControlError, tasks.CodeHTTPError}, {tasks.ControlError, tasks.CodeNetworkError}}},
-		"a word that is none": {[]string{stored("a", blocks)}, map[string]string{"a": `{"decision":"denied"}`},
-			"blocked", "hook_control_error", "error_closed", []row{{tasks.ControlError, tasks.CodeInvalidResponse}}},
+		"open, then closed": {
+			[]string{stored("a", `,"onError":"continue"`), stored("b", blocks)},
+			map[string]string{"a": "class:http_5xx", "b": "class:refused"},
+			"blocked", "hook_control_error", "error_closed",
+			[]row{{tasks.ControlError, tasks.CodeHTTPError}, {tasks.ControlError, tasks.CodeNetworkError}},
+		},
+		"a word that is none": {
+			[]string{stored("a", blocks)},
+			map[string]string{"a": `{"decision":"denied"}`},
+			"blocked", "hook_control_error", "error_closed",
+			[]row{{tasks.ControlError, tasks.CodeInvalidResponse}},
+		},
 		"the control is cancelled": {[]string{stored("a", blocks), stored("b", "")}, map[string]string{"a": "cancelled"}, "cancelled", "", "cancelled", []row{{class: tasks.ControlCancelled}}},
 	} {
 		t.Run(name, func(t *testing.T) {

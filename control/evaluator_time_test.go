@@ -48,14 +48,34 @@ func TestDeadlineOfTheChain(t *testing.T) {
 		rows    []row
 		asked   []string
 	}{
-		"in time": {[]string{stored("a", ""), stored("b", blocks)}, map[string]time.Duration{"a": 4 * time.Second, "b": 5 * time.Second},
-			tasks.OutcomeAllowed, []row{{"a", tasks.ControlAllow, ""}, {"b", tasks.ControlAllow, ""}}, []string{"a", "b"}},
-		"all are open": {[]string{stored("a", ""), stored("b", ""), stored("c", "")}, map[string]time.Duration{"a": 4 * time.Second, "b": 7 * time.Second},
-			tasks.OutcomeErrorOpen, []row{{"a", tasks.ControlAllow, ""}, late("b"), late("c")}, []string{"a", "b"}},
-		"one that was not reached blocks": {[]string{stored("a", ""), stored("b", ""), stored("c", blocks), stored("d", "")}, map[string]time.Duration{"a": time.Minute},
-			tasks.OutcomeErrorClosed, []row{late("a"), late("b"), late("c")}, []string{"a"}},
-		"the slow one blocks": {[]string{stored("a", blocks), stored("b", "")}, map[string]time.Duration{"a": time.Minute},
-			tasks.OutcomeErrorClosed, []row{late("a")}, []string{"a"}},
+		"in time": {
+			[]string{stored("a", ""), stored("b", blocks)},
+			map[string]time.Duration{"a": 4 * time.Second, "b": 5 * time.Second},
+			tasks.OutcomeAllowed,
+			[]row{{"a", tasks.ControlAllow, ""}, {"b", tasks.ControlAllow, ""}},
+			[]string{"a", "b"},
+		},
+		"all are open": {
+			[]string{stored("a", ""), stored("b", ""), stored("c", "")},
+			map[string]time.Duration{"a": 4 * time.Second, "b": 7 * time.Second},
+			tasks.OutcomeErrorOpen,
+			[]row{{"a", tasks.ControlAllow, ""}, late("b"), late("c")},
+			[]string{"a", "b"},
+		},
+		"one that was not reached blocks": {
+			[]string{stored("a", ""), stored("b", ""), stored("c", blocks), stored("d", "")},
+			map[string]time.Duration{"a": time.Minute},
+			tasks.OutcomeErrorClosed,
+			[]row{late("a"), late("b"), late("c")},
+			[]string{"a"},
+		},
+		"the slow one blocks": {
+			[]string{stored("a", blocks), stored("b", "")},
+			map[string]time.Duration{"a": time.Minute},
+			tasks.OutcomeErrorClosed,
+			[]row{late("a")},
+			[]string{"a"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

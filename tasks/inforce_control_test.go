@@ -52,8 +52,12 @@ func TestControlsInForceSelects(t *testing.T) {
 		keys[c.Key] = true
 	}
 	want := []row{
-		{ID: "a", Operation: "one"}, {ID: "broken", Operation: "one", Failed: true}, {ID: "a", Operation: "one", Occurrence: 1},
-		{ID: "a", Operation: "three", Occurrence: 2}, {ID: "m", Operation: "three"}, {ID: environment},
+		{ID: "a", Operation: "one"},
+		{ID: "broken", Operation: "one", Failed: true},
+		{ID: "a", Operation: "one", Occurrence: 1},
+		{ID: "a", Operation: "three", Occurrence: 2},
+		{ID: "m", Operation: "three"},
+		{ID: environment},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("controls (-want +got):\n%s", diff)

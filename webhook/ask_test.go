@@ -119,12 +119,18 @@ func TestAskRefusesBeforeSending(t *testing.T) {
 		"notification": {question(r.URL, func(w *tasks.Webhook) { w.ResponseHandling = tasks.HandleIgnore }), configured("hook is a notification")},
 		"qstash":       {question(r.URL, func(w *tasks.Webhook) { w.Delivery = tasks.DeliverQStash }), configured("a control cannot be queued")},
 		"no base":      {question("/x", nil), configured("url is a path, but neither INTERNAL_APP_URL nor APP_URL is set")},
-		"variable": {question(r.URL, func(w *tasks.Webhook) { w.Headers = map[string]string{"A": "${HOOK_NONE}"} }),
-			configured(`header "A": variable "HOOK_NONE" is not available`)},
-		"own header": {question(r.URL, func(w *tasks.Webhook) { w.Headers = map[string]string{"gantry-Question-id": "x"} }),
-			configured(`header "gantry-Question-id": set by Gantry`)},
-		"address": {question(strings.Replace(r.URL, "127.0.0.1", "127.1", 1), nil),
-			refused(tasks.ClassEgressDenied, 0, "configuration (egress denied: host_spelling)")},
+		"variable": {
+			question(r.URL, func(w *tasks.Webhook) { w.Headers = map[string]string{"A": "${HOOK_NONE}"} }),
+			configured(`header "A": variable "HOOK_NONE" is not available`),
+		},
+		"own header": {
+			question(r.URL, func(w *tasks.Webhook) { w.Headers = map[string]string{"gantry-Question-id": "x"} }),
+			configured(`header "gantry-Question-id": set by Gantry`),
+		},
+		"address": {
+			question(strings.Replace(r.URL, "127.0.0.1", "127.1", 1), nil),
+			refused(tasks.ClassEgressDenied, 0, "configuration (egress denied: host_spelling)"),
+		},
 	} {
 		d := newDeliverer(t, func(cfg *webhook.Config) {
 			if name == "address" {

@@ -108,7 +108,7 @@ func readBounded(r io.Reader, length int64) ([]byte, error) {
 func readGzip(body io.Reader) ([]byte, error) {
 	wire := &wireReader{r: body, left: maxEncodedBytes}
 	reader, err := gzip.NewReader(wire)
-	if err == io.EOF && wire.err == nil && wire.left == maxEncodedBytes {
+	if errors.Is(err, io.EOF) && wire.err == nil && wire.left == maxEncodedBytes {
 		return []byte{}, nil
 	}
 	var decoded []byte
