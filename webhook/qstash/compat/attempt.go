@@ -57,44 +57,51 @@ func (f faultSet) kinds() (kinds []FaultKind) {
 
 var errTimeout = errors.New("the receiver did not answer in time")
 
-// attempt delivers m once, or as often as the faults have it.
-func (s *Server) attempt(m *message, keys Keys, faults faultSet) answer {
-	send := func(ctx context.Context) answer { return s.send(ctx, m, seal(keys, s.now(), m, faults)) }
-	if faults[FaultLateSecond] {
-		return s.unseen(m, send)
+// try is one attempt to come: the message as it stands then.
+type try struct {
+	message *message
+	retried int
+	keys    Keys
+	faults  faultSet
+}
+
+// attempt delivers once, or as often as the faults have it.
+func (s *Server) attempt(t try) answer {
+	if t.faults[FaultLateSecond] {
+		return s.unseen(t)
 	}
-	ctx, cancel := context.WithTimeoutCause(s.ctx, s.timeout(m), errTimeout)
+	ctx, cancel := context.WithTimeoutCause(s.ctx, s.timeout(t.message), errTimeout)
 	defer cancel()
-	if !faults[FaultConcurrent] {
-		got := send(ctx)
-		if faults[FaultDuplicate] && got.success() {
-			send(ctx)
+	if !t.faults[FaultConcurrent] {
+		got := s.send(ctx, t)
+		if t.faults[FaultDuplicate] && got.success() {
+			s.send(ctx, t)
 		}
 		return got
 	}
 	other := make(chan struct{})
 	go func() {
 		defer close(other)
-		send(ctx)
+		s.send(ctx, t)
 	}()
-	got := send(ctx)
+	got := s.send(ctx, t)
 	<-other
 	return got
 }
 
 // unseen sends and does not see the answer: it reports a timeout once there is an
 // answer or the time is over, and lets the receiver work on.
-func (s *Server) unseen(m *message, send func(context.Context) answer) answer {
+func (s *Server) unseen(t try) answer {
 	start := s.now()
 	answered := make(chan struct{})
 	s.running.Go(func() {
 		defer close(answered)
 		ctx, cancel := context.WithTimeoutCause(s.ctx, s.maxTimeout, errTimeout)
 		defer cancel()
-		send(ctx)
+		s.send(ctx, t)
 	})
 	over := make(chan struct{})
-	stop := s.clock.AfterFunc(s.timeout(m), func() { close(over) })
+	stop := s.clock.AfterFunc(s.timeout(t.message), func() { close(over) })
 	defer stop()
 	select {
 	case <-answered:
@@ -105,21 +112,21 @@ func (s *Server) unseen(m *message, send func(context.Context) answer) answer {
 }
 
 // send makes one request and reads its reply.
-func (s *Server) send(ctx context.Context, m *message, signature string) (got answer) {
+func (s *Server) send(ctx context.Context, t try) (got answer) {
 	start := s.now()
 	defer func() { got.elapsed = s.now().Sub(start) }()
+	m := t.message
 	req, err := http.NewRequestWithContext(ctx, m.options.method, m.url, bytes.NewReader(m.body))
 	if err != nil {
 		return answer{err: err}
 	}
-	s.mu.Lock()
-	retried := m.retried
-	s.mu.Unlock()
+	// A kept connection that the receiver has closed would count as an attempt.
+	req.Close = true
 	req.Header = m.passedOn()
 	req.Header.Set("User-Agent", "Upstash-QStash")
-	req.Header.Set("Upstash-Signature", signature)
+	req.Header.Set("Upstash-Signature", seal(t, start))
 	req.Header.Set("Upstash-Message-Id", m.id)
-	req.Header.Set("Upstash-Retried", strconv.Itoa(retried))
+	req.Header.Set("Upstash-Retried", strconv.Itoa(t.retried))
 	req.Header.Set("Upstash-Caller-Ip", m.callerIP)
 	req.Header.Set("Upstash-Region", s.region)
 	if m.topic != "" {

@@ -18,7 +18,9 @@ func (s *Server) accept(m *message) {
 		s.quiet = make(chan struct{})
 	}
 	s.messages[m.id] = m
+	s.pendingBytes += len(m.body)
 	s.log(m, stateCreated, event{})
+	s.joinFlow(m)
 	if m.queue != nil {
 		m.queue.messages = append(m.queue.messages, m)
 		s.pumpQueue(m.queue)
@@ -29,6 +31,9 @@ func (s *Server) accept(m *message) {
 
 // schedule waits until m is due. s.mu is held.
 func (s *Server) schedule(m *message) {
+	if s.closed {
+		return
+	}
 	m.stage = stageScheduled
 	wait := s.scaled(m.due.Sub(s.now()))
 	if wait <= 0 {
@@ -60,6 +65,9 @@ func (s *Server) release(m *message) {
 
 // begin starts an attempt, or has it wait while too many run. s.mu is held.
 func (s *Server) begin(m *message) {
+	if s.closed {
+		return
+	}
 	if s.active >= s.parallelism {
 		s.backlog = append(s.backlog, m)
 		return
@@ -67,16 +75,16 @@ func (s *Server) begin(m *message) {
 	s.active++
 	m.stage = stageActive
 	s.log(m, stateActive, event{})
-	faults := s.takeDeliveryFaults(m.url)
-	keys := s.keys
-	s.running.Go(func() { s.run(m, keys, faults) })
+	t := try{message: m, retried: m.retried, keys: s.keys, faults: s.takeDeliveryFaults(m.url)}
+	s.running.Go(func() { s.run(t) })
 }
 
 // run makes one attempt and settles it. It is a goroutine of its own.
-func (s *Server) run(m *message, keys Keys, faults faultSet) {
-	got := s.attempt(m, keys, faults)
+func (s *Server) run(t try) {
+	m := t.message
+	got := s.attempt(t)
 	a := s.judge(m, got)
-	a.Faults = faults.kinds()
+	a.Faults = t.faults.kinds()
 	if s.onAttempt != nil && s.ctx.Err() == nil {
 		s.onAttempt(a)
 	}
@@ -109,6 +117,8 @@ const (
 	OutcomeRetry Outcome = "retry"
 	// OutcomeFailed is the last failure: the message is in the DLQ.
 	OutcomeFailed Outcome = "failed"
+	// OutcomeCancelled is a failure of a message that was cancelled meanwhile.
+	OutcomeCancelled Outcome = "cancelled"
 )
 
 // Attempt is one delivery as it went.
@@ -122,9 +132,10 @@ type Attempt struct {
 	CallbackOf string
 	// Retried counts the attempts before this one.
 	Retried int
-	// Status is that of the reply; 0 means that there was none, and Err says why.
+	// Status is that of the reply; 0 means that there was none.
 	Status int
-	Err    error
+	// Err says why there was no reply; nil if there was one.
+	Err error
 	// Elapsed is how long the attempt took.
 	Elapsed time.Duration
 	// Outcome is what the message came to with it.
@@ -150,6 +161,8 @@ func (s *Server) judge(m *message, got answer) Attempt {
 	switch {
 	case got.success():
 		a.Outcome = OutcomeDelivered
+	case m.cancelled:
+		a.Outcome = OutcomeCancelled
 	case got.final() || m.retried >= m.options.retries:
 		a.Outcome = OutcomeFailed
 	default:
@@ -200,6 +213,7 @@ func (s *Server) settle(m *message, got answer, a Attempt) {
 func (s *Server) finish(m *message) {
 	m.stage = stageDone
 	delete(s.messages, m.id)
+	s.pendingBytes -= len(m.body)
 	if m.parent != nil {
 		m.parent.callbacks--
 		if m.parent.stage == stageDone {
@@ -212,26 +226,32 @@ func (s *Server) finish(m *message) {
 	}
 }
 
-// cancel ends m, or, while an attempt runs, keeps it from another one. It reports
-// whether that changed anything. s.mu is held.
-func (s *Server) cancel(m *message) bool {
-	if m.cancelled {
-		return false
+// cancel ends messages, or, while an attempt runs, keeps them from another one.
+// It returns how many it concerned. All are marked first, so that the end of one
+// does not begin another. s.mu is held.
+func (s *Server) cancel(messages ...*message) (count int) {
+	for _, m := range messages {
+		if m.cancelled || m.stage == stageDone {
+			continue
+		}
+		count++
+		m.cancelled = true
+		s.log(m, stateCancelRequested, event{})
 	}
-	m.cancelled = true
-	s.log(m, stateCancelRequested, event{})
-	if m.stage == stageActive {
-		return true
+	for _, m := range messages {
+		if m.stage == stageActive || m.stage == stageDone {
+			continue
+		}
+		if m.stop != nil {
+			m.stop()
+		}
+		if m.stage == stageReady {
+			s.withdraw(m)
+		}
+		s.log(m, stateCancelled, event{})
+		s.finish(m)
 	}
-	if m.stop != nil {
-		m.stop()
-	}
-	if m.stage == stageReady {
-		s.withdraw(m)
-	}
-	s.log(m, stateCancelled, event{})
-	s.finish(m)
-	return true
+	return count
 }
 
 // withdraw takes a message that is ready out of what it waits in. s.mu is held.

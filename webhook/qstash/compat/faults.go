@@ -76,7 +76,6 @@ var refusalFaults = []FaultKind{
 
 // FaultKinds returns every kind of fault, for a command's help.
 func FaultKinds() []FaultKind {
-	return 
 	return slices.Concat(deliveryFaults, refusalFaults, []FaultKind{FaultPartialBatch, FaultDropped})
 }
 

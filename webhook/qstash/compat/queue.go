@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -27,7 +28,7 @@ func (s *Server) pumpQueue(q *queue) {
 		return
 	}
 	for _, m := range slices.Clone(q.admitted()) {
-		if m.stage == stageWaiting {
+		if m.stage == stageWaiting && !m.cancelled {
 			s.schedule(m)
 		}
 	}
@@ -43,6 +44,9 @@ func (s *Server) leaveQueue(m *message) {
 		s.pumpQueue(m.queue)
 	}
 }
+
+// maxFlows is the number of flow-control keys from which idle ones are forgotten.
+const maxFlows = 1000
 
 // flow holds back what is over the limits of a flow-control key. The limits are
 // those of the message that came last.
@@ -70,6 +74,9 @@ func (s *Server) pumpFlow(f *flow) {
 		}
 		m := f.waiting[0]
 		f.waiting = f.waiting[1:]
+		if m.cancelled {
+			continue
+		}
 		f.active++
 		f.started = append(f.started, s.now())
 		s.begin(m)
@@ -85,17 +92,43 @@ func (f *flow) rateWait(now time.Time, period time.Duration) time.Duration {
 	return f.started[len(f.started)-f.limit.rate].Add(period).Sub(now)
 }
 
-// flowOf returns the flow of m, nil for none. s.mu is held.
-func (s *Server) flowOf(m *message) *flow {
+// joinFlow makes the limits of m those of its flow-control key. s.mu is held.
+func (s *Server) joinFlow(m *message) {
 	limit := m.options.flow
 	if limit == nil {
-		return nil
+		return
 	}
 	f := s.flows[limit.key]
 	if f == nil {
+		s.forgetFlows()
 		f = &flow{}
 		s.flows[limit.key] = f
 	}
 	f.limit = *limit
-	return f
+}
+
+// forgetFlows drops the keys that hold nothing back once there are many. s.mu is
+// held.
+func (s *Server) forgetFlows() {
+	if len(s.flows) < maxFlows {
+		return
+	}
+	needed := map[string]bool{}
+	for _, m := range s.messages {
+		if m.options.flow != nil {
+			needed[m.options.flow.key] = true
+		}
+	}
+	maps.DeleteFunc(s.flows, func(key string, f *flow) bool {
+		f.rateWait(s.now(), s.scaled(f.limit.period)) // forgets starts of earlier periods
+		return !needed[key] && len(f.started) == 0
+	})
+}
+
+// flowOf returns the flow of m, nil for none. s.mu is held.
+func (s *Server) flowOf(m *message) *flow {
+	if m.options.flow == nil {
+		return nil
+	}
+	return s.flows[m.options.flow.key]
 }

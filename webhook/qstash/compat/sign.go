@@ -51,7 +51,8 @@ type claims struct {
 
 // seal makes the signature of one attempt: a JWT about the destination and the
 // hash of the body, as it is at now, with what the faults change in it.
-func seal(keys Keys, now time.Time, m *message, faults faultSet) string {
+func seal(t try, now time.Time) string {
+	m, keys, faults := t.message, t.keys, t.faults
 	hash := sha256.Sum256(m.body)
 	c := claims{
 		Issuer: "Upstash", Subject: m.url, ID: newID(jwtPrefix),
