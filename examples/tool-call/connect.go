@@ -32,13 +32,13 @@ func (p *parts) close() {
 }
 
 // connect builds the parts: in this process alone, or in front of a Redis.
-func connect(ctx context.Context, redisURL string) (*parts, error) {
+func connect(ctx context.Context, s settings) (*parts, error) {
 	p := &parts{}
 	var err error
-	if redisURL == "" {
+	if s.redisURL == "" {
 		err = p.local()
 	} else {
-		err = p.queue(ctx, redisURL)
+		err = p.queue(ctx, s)
 	}
 	if err != nil {
 		p.close()
@@ -76,8 +76,8 @@ func (p *parts) local() error {
 // queue hands events and questions to workers. Questions have clients of their
 // own, so that no queue of events holds them up, and so do blocking calls, which
 // would starve a pool.
-func (p *parts) queue(ctx context.Context, url string) error {
-	options, err := redis.ParseURL(url)
+func (p *parts) queue(ctx context.Context, s settings) error {
+	options, err := redis.ParseURL(s.redisURL)
 	if err != nil {
 		return errors.New("the address of Redis is not usable")
 	}
@@ -87,7 +87,7 @@ func (p *parts) queue(ctx context.Context, url string) error {
 		clients[i] = redis.NewClient(options)
 		p.closers = append(p.closers, func() { _ = clients[i].Close() })
 	}
-	store, err := redislane.Open(ctx, redislane.Config{Client: clients[0], Blocking: clients[1]})
+	store, err := redislane.Open(ctx, redislane.Config{Client: clients[0], Blocking: clients[1], Namespace: s.namespace})
 	if err != nil {
 		return err
 	}

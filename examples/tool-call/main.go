@@ -6,7 +6,8 @@
 //	go run ./examples/tool-call
 //
 // Alone it needs nothing else. With an address of Redis it hands its questions
-// and events to the workers there, such as those of a running "gantry dev":
+// and events to the workers there, such as those of a "gantry dev" that runs with
+// the same REDIS_URL:
 //
 //	go run ./examples/tool-call -redis redis://127.0.0.1:6379/0
 package main
@@ -27,10 +28,11 @@ import (
 
 func main() {
 	redisURL := flag.String("redis", "", "address of a Redis that workers listen at; none runs everything here")
+	namespace := flag.String("namespace", "gantry-dev", "namespace of those workers; that of gantry dev unless given")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, settings{redisURL: *redisURL, out: os.Stdout}); err != nil {
+	if err := run(ctx, settings{redisURL: *redisURL, namespace: *namespace, out: os.Stdout}); err != nil {
 		fmt.Fprintln(os.Stderr, "tool-call:", err)
 		os.Exit(1)
 	}
@@ -38,8 +40,8 @@ func main() {
 
 // settings are what the program is told.
 type settings struct {
-	redisURL string
-	out      io.Writer
+	redisURL, namespace string
+	out                 io.Writer
 }
 
 // wanted is what the made-up model asks for, one after the other.
@@ -68,7 +70,7 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer policy.stop()
-	parts, err := connect(ctx, s.redisURL)
+	parts, err := connect(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ import (
 
 func TestMain(m *testing.M) { servertest.Main(m) }
 
+const namespace = "example"
+
 const seen = `clock/now: it is noon
 shell/run: denied after 0 attempts: no shell in this run
 mail/read: denied after 1 attempts: the result held a password
@@ -42,7 +44,7 @@ func TestQueue(t *testing.T) {
 	url := servertest.URL(servertest.FlushedClient(t))
 	startAnswerer(t, url)
 	var out bytes.Buffer
-	if err := run(t.Context(), settings{redisURL: url, out: &out}); err != nil {
+	if err := run(t.Context(), settings{redisURL: url, namespace: namespace, out: &out}); err != nil {
 		t.Fatalf("run: %v", err)
 	}
 	if out.String() != seen {
@@ -60,7 +62,7 @@ func startAnswerer(t *testing.T, url string) {
 	options.ContextTimeoutEnabled = true
 	client, blocking := redis.NewClient(options), redis.NewClient(options)
 	t.Cleanup(func() { _, _ = client.Close(), blocking.Close() })
-	exchange, err := redisverdict.Open(t.Context(), redisverdict.Config{Client: client, Blocking: blocking})
+	exchange, err := redisverdict.Open(t.Context(), redisverdict.Config{Client: client, Blocking: blocking, Namespace: namespace})
 	if err != nil {
 		t.Fatalf("open the exchange: %v", err)
 	}
