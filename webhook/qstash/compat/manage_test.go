@@ -491,3 +491,80 @@ func TestKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestBounds fills what is bounded.
+func TestBounds(t *testing.T) {
+	inBubble(t, func(s *stand) {
+		for i := range 1100 {
+			s.publish("x", "Upstash-Flow-Control-Key", "k"+strconv.Itoa(i), "Upstash-Flow-Control-Value", "parallelism=1")
+		}
+		s.settle()
+		var flows []any
+		s.into(s.call(http.MethodGet, "/v2/flowControl", ""), 200, &flows)
+		if len(flows) != 1100 {
+			t.Errorf("%d flow-control keys within their period, want 1100", len(flows))
+		}
+		pass(time.Second)
+		s.publish("x", "Upstash-Flow-Control-Key", "last", "Upstash-Flow-Control-Value", "parallelism=1")
+		s.into(s.call(http.MethodGet, "/v2/flowControl", ""), 200, &flows)
+		if len(flows) != 1 {
+			t.Errorf("%d flow-control keys are kept", len(flows))
+		}
+		item := `{"destination":"http://h.test/","queue":"%","headers":{"Upstash-Delay":"1h"}},`
+		batch := func(n int) (refused int) {
+			var items strings.Builder
+			for i := range n {
+				items.WriteString(strings.Replace(item, "%", "q"+strconv.Itoa(i), 1))
+			}
+			var results []map[string]string
+			s.into(s.call(http.MethodPost, "/v2/batch", "["+strings.TrimSuffix(items.String(), ",")+"]"), 200, &results)
+			for _, r := range results {
+				if r["error"] != "" {
+					refused++
+				}
+			}
+			return refused
+		}
+		if got := batch(10_001); got != 1 {
+			t.Errorf("%d refused beyond 10,000 pending messages, want 1", got)
+		}
+		s.refused(s.call(http.MethodPost, "/v2/publish/"+target, "x"), 503, "pending")
+		var cancelled map[string]int
+		s.into(s.call(http.MethodDelete, "/v2/messages", ""), 200, &cancelled)
+		s.refused(s.call(http.MethodPost, "/v2/enqueue/one-more/"+target, "x"), 412, "queues")
+		s.refused(s.call(http.MethodPost, "/v2/queues", `{"queueName":"one-more"}`), 412, "queues")
+		var page map[string]any
+		s.into(s.call(http.MethodGet, "/v2/events?count=5000", ""), 200, &page)
+		if got := page["events"].([]any); len(got) != 1000 {
+			t.Errorf("a page of %d events", len(got))
+		}
+	})
+}
+
+// TestBinaryBodies shows bodies that no JSON text can hold.
+func TestBinaryBodies(t *testing.T) {
+	inBubble(t, func(s *stand) {
+		s.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(500)
+			_, _ = w.Write([]byte("\xfe"))
+		})
+		s.publish("\xff", "Upstash-Retries", "0", "Upstash-Callback", "http://h.test/a", "Upstash-Failure-Callback", "http://h.test/b")
+		s.settle()
+		var page struct {
+			Messages []struct {
+				Body, BodyBase64, ResponseBody, ResponseBodyBase64, Callback, FailureCallback string
+			}
+		}
+		s.into(s.call(http.MethodGet, "/v2/dlq", ""), 200, &page)
+		for _, m := range page.Messages {
+			if m.Callback == "" {
+				continue // a callback that failed is dead, too
+			}
+			if m.BodyBase64 != "/w==" || m.Body != "" || m.ResponseBodyBase64 != "/g==" || m.ResponseBody != "" || m.FailureCallback == "" {
+				t.Errorf("dead letter %+v", m)
+			}
+			return
+		}
+		t.Errorf("no dead letter of the message: %+v", page)
+	})
+}

@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"fmt"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -9,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // The headers of a publish that say how to deliver.
@@ -279,6 +279,9 @@ func checkURL(raw string) error {
 	if !strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://") {
 		return badRequest("invalid destination url: endpoint has invalid scheme, add http:// or https://")
 	}
+	if !utf8.ValidString(raw) {
+		return badRequest("invalid destination url: it is not UTF-8") // no claim of a signature could name it
+	}
 	parsed, err := url.Parse(raw)
 	if err != nil {
 		return badRequest("invalid destination url: %v", err)
@@ -287,9 +290,4 @@ func checkURL(raw string) error {
 		return badRequest("invalid destination url: no host")
 	}
 	return nil
-}
-
-// String shows a limit as the headers write it.
-func (l *flowLimit) String() string {
-	return fmt.Sprintf("parallelism=%d, rate=%d, period=%s", l.parallelism, l.rate, l.period)
 }
