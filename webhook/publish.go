@@ -44,7 +44,12 @@ func (d *Deliverer) publish(ctx context.Context, del *Delivery, body []byte) Res
 	}
 	result := said.failure()
 	queued := del.Sequence != 0
-	if del.Hook.Webhook.Fallback == tasks.FallbackNone || unsettled && queued {
+	switch {
+	case unsettled && queued:
+		// By this class the next attempt knows that it must not fetch.
+		result.Class = tasks.ClassQStash
+		return result
+	case del.Hook.Webhook.Fallback == tasks.FallbackNone:
 		return result
 	}
 	fetched := d.fetch(ctx, del, body)

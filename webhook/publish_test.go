@@ -162,6 +162,9 @@ func TestPublishFailures(t *testing.T) {
 		"failed after an unknown attempt": {
 			queued: true, unsettled: true, said: []webhook.PublishResult{failed}, want: withStatus(503, failure(plain+" (HTTP 503)")),
 		},
+		"no relay after an unknown attempt": {
+			queued: true, unsettled: true, noRelay: true, want: webhook.Result{Class: tasks.ClassQStash, Message: "QSTASH_TOKEN not available"},
+		},
 		"accepted after an unknown attempt": {queued: true, unsettled: true, said: []webhook.PublishResult{accepted}, want: webhook.Result{Delivered: true, Status: 200}},
 		"no relay, no fallback": {noRelay: true, fallback: tasks.FallbackNone, want: webhook.Result{
 			Class: tasks.ClassConfiguration, Message: "QSTASH_TOKEN not available",

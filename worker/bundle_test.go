@@ -155,6 +155,8 @@ type request struct {
 	sequence int64
 	attempt  int
 	id       string
+	// unsettled says that an earlier attempt's publish is not known to have failed.
+	unsettled bool
 }
 
 // receiver answers deliveries as respond says, 200 by default, and remembers them.
@@ -183,7 +185,7 @@ func newReceiver() *receiver { return &receiver{delivered: map[string][]int64{}}
 
 // Deliver implements worker.Deliverer.
 func (r *receiver) Deliver(ctx context.Context, d webhook.Delivery) webhook.Result {
-	req := request{op: d.OperationID, hook: d.Hook.ID, sequence: d.Sequence, attempt: d.Attempt, id: d.ID}
+	req := request{op: d.OperationID, hook: d.Hook.ID, sequence: d.Sequence, attempt: d.Attempt, id: d.ID, unsettled: d.Unsettled}
 	r.mu.Lock()
 	r.requests = append(r.requests, req)
 	respond := r.respond

@@ -49,6 +49,11 @@ type Background interface {
 	Forget(ctx context.Context, operationID string) error
 }
 
+// Outcomes tells what earlier attempts came to.
+type Outcomes interface {
+	Status(ctx context.Context, operationID, taskID string, waiter lane.Waiter) (lane.Status, error)
+}
+
 // Replayer replays many dead letters.
 type Replayer interface {
 	ReplayMany(ctx context.Context, f lane.DeadFilter, progress func(lane.DeadLetter)) (int, error)
@@ -61,6 +66,7 @@ type Store interface {
 	Directory
 	Namespace
 	Background
+	Outcomes
 	Replayer
 }
 

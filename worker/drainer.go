@@ -90,11 +90,30 @@ func (d *drainer) attempt(t *tasks.Task, h tasks.HookInForce, sequence int64, n 
 		ID:     tasks.DeliveryID(d.cfg.Namespace, t.OperationID, t.ID, h.Key),
 		TaskID: t.ID, OperationID: t.OperationID, Sequence: sequence, Token: d.token, Attempt: n, Trace: t.Trace,
 	}
+	if n > 1 && h.Hook.Webhook != nil && h.Hook.Webhook.Delivery == tasks.DeliverQStash {
+		del.Unsettled = d.unsettled(del, h)
+	}
 	d.events++
 	d.metrics.inFlight.Inc()
 	res := d.cfg.Deliverer.Deliver(d.ctx, del)
 	d.metrics.inFlight.Dec()
 	return del, res
+}
+
+// unsettled reports whether an earlier attempt ended at the relay without being
+// followed by a fetch: then the relay may have the request, and no other road is
+// taken any more. Not knowing counts as that.
+func (d *drainer) unsettled(del webhook.Delivery, h tasks.HookInForce) bool {
+	status, err := d.cfg.Store.Status(d.ctx, del.OperationID, del.TaskID, lane.Waiter{})
+	if err != nil {
+		return true
+	}
+	for _, o := range status.Outcomes {
+		if o.HookID == h.Hook.ID && o.HookType == del.Type && o.Occurrence == h.Occurrence && o.Class == tasks.ClassQStash {
+			return true
+		}
+	}
+	return false
 }
 
 // ruling is what a failed attempt leads to.
