@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -137,6 +138,10 @@ func (b *inbox) listen(shard int) {
 		}
 		pause = hearPauseMin
 		b.tell(notices)
+		if len(notices) > 0 {
+			// Whoever heard its verdict gets to run first.
+			runtime.Gosched()
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gantry-hooks/gantry/tasks"
@@ -35,18 +36,9 @@ func (c *Client) plan(ctx context.Context, req *Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, err := c.cfg.EnvironmentHooks()
+	env, known, err := c.environment(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read environment hooks: %w", err)
-	}
-	known := true
-	if c.directory != nil {
-		var published []tasks.Hook
-		if published, known = c.directory.controls(ctx); len(published) > 0 {
-			env = append(published[:len(published):len(published)], env...)
-		}
-	} else if c.cfg.Exchange != nil {
-		known = false
+		return nil, err
 	}
 	controls, err := Select(req.Event, rounds, env)
 	if err != nil {
@@ -67,6 +59,29 @@ func (c *Client) plan(ctx context.Context, req *Request) (*plan, error) {
 		p.question.Timeout = c.cfg.Timeout
 	}
 	return p, nil
+}
+
+// environment returns the hooks of this process and those that workers publish
+// beside them; known is false when nobody knows what workers have.
+func (c *Client) environment(ctx context.Context) (env []tasks.Hook, known bool, err error) {
+	if env, err = c.cfg.EnvironmentHooks(); err != nil {
+		return nil, false, fmt.Errorf("read environment hooks: %w", err)
+	}
+	if c.directory == nil {
+		return env, c.cfg.Exchange == nil, nil
+	}
+	published, known := c.directory.controls(ctx)
+	if len(env) == 0 || len(published) == 0 {
+		return append(published[:len(published):len(published)], env...), known, nil
+	}
+	all := make([]tasks.Hook, 0, len(published)+len(env))
+	for i := range published {
+		own := func(h tasks.Hook) bool { return h.Control() && sameControl(&published[i], &h) }
+		if !slices.ContainsFunc(env, own) {
+			all = append(all, published[i])
+		}
+	}
+	return append(all, env...), known, nil
 }
 
 func checkRequest(req *Request) error {

@@ -30,13 +30,14 @@ local function take(qid)
 end
 
 -- Large questions go in several claims, so that they do not hold up the shard.
-while #out < max and bytes < 1048576 do
-  local qids = call('LPOP', P .. 'asks', math.min(max - #out, 64))
-  if not qids then
-    -- Whatever still wants to wake somebody speaks of questions that are taken.
-    call('DEL', P .. 'wake')
-    break
-  end
+local more = true
+while more and #out < max and bytes < 1048576 do
+  local want = math.min(max - #out, 64)
+  local qids = call('LPOP', P .. 'asks', want) or {}
+  -- When the list is empty, whatever still wants to wake somebody speaks of
+  -- questions that are taken.
+  more = #qids == want
+  if not more then call('DEL', P .. 'wake') end
   for i, qid in ipairs(qids) do
     if bytes >= 1048576 then
       for j = #qids, i, -1 do push('LPUSH', P .. 'asks', qids[j], keep) end
