@@ -24,7 +24,7 @@ func contains(t *testing.T, got string, texts ...string) {
 func TestEveryCommandHasExamples(t *testing.T) {
 	for _, name := range []string{
 		"dev", "serve", "worker", "enqueue", "lanes", "dead list", "dead show", "dead replay", "hooks check", "hooks explain", "evaluate",
-		"config check", "config docs", "bench delivery", "version",
+		"config check", "config docs", "bench delivery", "qstash dev", "version",
 	} {
 		got := invoke(t, nil, append(strings.Fields(name), "--help")...)
 		if got.code != exitOK {
