@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/gantry-hooks/gantry/tasks"
@@ -90,9 +89,6 @@ func (s *Service) policy(ctx context.Context, operationID string) (round, error)
 	return round{operationID: operationID, hooks: hooks, parsed: parsed, known: true}, nil
 }
 
-// errEnvironmentUnknown says that no worker has told its environment hooks.
-var errEnvironmentUnknown = errors.New("no worker is known, and so no environment hooks")
-
 // configured reports whether any result control is in force, whatever tools it
 // matches.
 func (s *Service) configured(ctx context.Context, rounds []round) (bool, error) {
@@ -126,7 +122,7 @@ func (s *Service) workersConfigured(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("list workers: %w", err)
 	}
 	if len(workers) == 0 {
-		return false, errEnvironmentUnknown
+		return false, ErrEnvironmentUnknown
 	}
 	for _, w := range workers {
 		for _, h := range w.Hooks {

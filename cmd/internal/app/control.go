@@ -167,7 +167,8 @@ func (p policies) Snapshot(ctx context.Context, operationID string) (json.RawMes
 	return hooks, hooks != nil, err
 }
 
-// Durable returns nothing: there is no record beside the registration.
+// Durable returns nothing: what counts after the end of an operation is recorded
+// with the deferred result itself.
 func (p policies) Durable(context.Context, string) (json.RawMessage, bool, error) {
 	return nil, false, nil
 }

@@ -180,6 +180,7 @@ var deferredErrors = [...]struct{ own, known error }{
 	{deferred.ErrBridged, ingress.ErrBridged},
 	{deferred.ErrNotFound, lane.ErrNotFound},
 	{deferred.ErrUnavailable, lane.ErrUnavailable},
+	{deferred.ErrEnvironmentUnknown, lane.ErrUnavailable},
 }
 
 // deferredError says what the API knows an error as.
