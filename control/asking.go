@@ -47,7 +47,7 @@ type asking struct {
 
 // ask puts a question to the workers and waits for its verdict.
 func (c *Client) ask(ctx context.Context, p *plan) (tasks.Verdict, error) {
-	began, timeout := time.Now(), p.question.Timeout
+	began, timeout := p.began, p.question.Timeout
 	posting := c.posting(p, c.inbox.name)
 	a := &asking{
 		Client: c, posting: posting, waiter: c.inbox.join(posting.Name),

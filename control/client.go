@@ -117,7 +117,7 @@ func (c *Client) prepare(ctx context.Context, req *Request) (*plan, *tasks.Verdi
 
 // judge evaluates in this process.
 func (c *Client) judge(ctx context.Context, p *plan) (tasks.Verdict, error) {
-	chain, cancel := context.WithTimeout(ctx, p.question.Timeout)
+	chain, cancel := context.WithDeadline(ctx, p.began.Add(p.question.Timeout))
 	defer cancel()
 	v, err := c.cfg.Evaluator.Evaluate(chain, p.question)
 	switch {

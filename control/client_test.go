@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,6 +151,28 @@ func TestMatcherWithoutAnswerIsAsked(t *testing.T) {
 	}
 }
 
+// A directory that hangs uses up the question's own time.
+func TestHangingDirectory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := asker(t, nowhere(), func(cfg *control.Config) {
+			cfg.Directory = directoryFunc(func(ctx context.Context) ([]lane.WorkerInfo, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+		})
+		req := request(t)
+		req.Timeout = 200 * time.Millisecond
+		began := time.Now()
+		want := briefClosed
+		want.Unsettled = true
+		equal(t, "verdict", briefly(evaluate(t, c, req)), want)
+		if took := time.Since(began); took > req.Timeout {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 func TestVerdictsAreCounted(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -290,43 +313,55 @@ func TestHooksOfTheChain(t *testing.T) {
 	}
 }
 
+// changing is a Directory whose answer changes.
+type changing struct {
+	mu      sync.Mutex
+	workers []lane.WorkerInfo
+	err     error
+	looks   int
+}
+
+func (c *changing) Workers(context.Context) ([]lane.WorkerInfo, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks++
+	return c.workers, c.err
+}
+
+// answer changes the answer, lets the client look, and returns how often it did so
+// far.
+func (c *changing) answer(err error, workers ...lane.WorkerInfo) int {
+	c.mu.Lock()
+	c.workers, c.err = workers, err
+	c.mu.Unlock()
+	<-time.After(3 * time.Second)
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.looks
+}
+
 // What the workers have is learned in the background, and believed until
 // something else is learned.
 func TestDirectoryIsReadInTheBackground(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var workers []lane.WorkerInfo
-		failing := errDark
-		looks := 0
-		c := asker(t, nowhere(), func(cfg *control.Config) {
-			cfg.Timeout = 100 * time.Millisecond
-			cfg.Directory = directoryFunc(func(context.Context) ([]lane.WorkerInfo, error) {
-				looks++
-				return workers, failing
-			})
-		})
+		d := &changing{err: errDark}
+		c := asker(t, nowhere(), func(cfg *control.Config) { cfg.Timeout, cfg.Directory = 100*time.Millisecond, d })
 		ask := func() tasks.VerdictOutcome { return evaluate(t, c, control.Request{Event: toolEvent(t, "op")}).Outcome }
-		later := func() {
-			<-time.After(3 * time.Second)
-			synctest.Wait()
-		}
 		equal(t, "while it fails", ask(), tasks.OutcomeUnansweredClosed)
-		failing = nil
-		later()
+		d.answer(nil)
 		equal(t, "without a worker", ask(), tasks.OutcomeUnansweredClosed)
-		workers = []lane.WorkerInfo{{ID: "w"}}
-		later()
-		before := looks
+		before := d.answer(nil, lane.WorkerInfo{ID: "w"})
 		equal(t, "with a worker", ask(), tasks.OutcomeNone)
-		equal(t, "looks for a question", looks, before)
-		workers[0].Hooks = []lane.PublishedHook{{Type: tasks.BeforeToolCall, Control: true}}
-		later()
+		d.mu.Lock()
+		equal(t, "looks for a question", d.looks, before)
+		d.mu.Unlock()
+		d.answer(nil, lane.WorkerInfo{ID: "w", Hooks: []lane.PublishedHook{{Type: tasks.BeforeToolCall, Control: true}}})
 		equal(t, "with a control", ask(), tasks.OutcomeUnansweredOpen)
-		workers = nil
-		later()
+		d.answer(nil)
 		equal(t, "after the worker left", ask(), tasks.OutcomeUnansweredOpen)
-		failing = errDark
-		later()
+		d.answer(errDark)
 		equal(t, "when it fails again", ask(), tasks.OutcomeUnansweredOpen)
 	})
 }

@@ -40,14 +40,21 @@ func newDirectory(source Directory, log logrus.FieldLogger) *directory {
 }
 
 // controls returns the environment controls of all workers; known is false when
-// no worker was ever seen.
-func (d *directory) controls(ctx context.Context) (hooks []tasks.Hook, known bool) {
+// no worker was ever seen. It waits for the first look, for patience at most.
+func (d *directory) controls(ctx context.Context, patience time.Duration) (hooks []tasks.Hook, known bool) {
 	if hooks := d.learned.Load(); hooks != nil {
 		return *hooks, true
 	}
 	select {
 	case <-d.looked:
-	case <-ctx.Done():
+	default:
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case <-d.looked:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
 	}
 	if hooks := d.learned.Load(); hooks != nil {
 		return *hooks, true

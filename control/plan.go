@@ -16,6 +16,8 @@ import (
 // plan is a question that can be asked, and the controls that it is known to
 // reach.
 type plan struct {
+	// began is when the question was asked: its time runs from then on.
+	began    time.Time
 	question tasks.Question
 	chain    []OperationHooks
 	controls []tasks.ControlInForce
@@ -29,6 +31,10 @@ func (p *plan) mute() bool { return p.known && len(p.controls) == 0 }
 
 // plan reads a request. An error means that nothing was sent.
 func (c *Client) plan(ctx context.Context, req *Request) (*plan, error) {
+	began, timeout := time.Now(), req.Timeout
+	if timeout == 0 {
+		timeout = c.cfg.Timeout
+	}
 	if err := checkRequest(req); err != nil {
 		return nil, err
 	}
@@ -36,7 +42,7 @@ func (c *Client) plan(ctx context.Context, req *Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, known, err := c.environment(ctx)
+	env, known, err := c.environment(ctx, timeout/4)
 	if err != nil {
 		return nil, err
 	}
@@ -44,33 +50,31 @@ func (c *Client) plan(ctx context.Context, req *Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{chain: req.Chain, controls: controls, known: known, policy: tasks.StrictestPolicy(controls)}
+	p := &plan{began: began, chain: req.Chain, controls: controls, known: known, policy: tasks.StrictestPolicy(controls)}
 	if !known && c.cfg.UnknownEnvironment == tasks.PolicyBlock {
 		p.policy = tasks.PolicyBlock
 	}
 	p.question = tasks.Question{
 		ID: req.ID, OperationID: req.Event.OperationID, Type: req.Event.Type, Event: req.Event.Raw,
-		Rounds: rounds, Timeout: req.Timeout, Trace: req.Trace,
+		Rounds: rounds, Timeout: timeout, Trace: req.Trace,
 	}
 	if p.question.ID == "" {
 		p.question.ID = tasks.NewID()
-	}
-	if p.question.Timeout == 0 {
-		p.question.Timeout = c.cfg.Timeout
 	}
 	return p, nil
 }
 
 // environment returns the hooks of this process and those that workers publish
-// beside them; known is false when nobody knows what workers have.
-func (c *Client) environment(ctx context.Context) (env []tasks.Hook, known bool, err error) {
+// beside them; known is false when nobody knows what workers have. It waits for
+// patience at most, when it is asked for the first time.
+func (c *Client) environment(ctx context.Context, patience time.Duration) (env []tasks.Hook, known bool, err error) {
 	if env, err = c.cfg.EnvironmentHooks(); err != nil {
 		return nil, false, fmt.Errorf("read environment hooks: %w", err)
 	}
 	if c.directory == nil {
 		return env, c.cfg.Exchange == nil, nil
 	}
-	published, known := c.directory.controls(ctx)
+	published, known := c.directory.controls(ctx, patience)
 	if len(env) == 0 || len(published) == 0 {
 		return append(published[:len(published):len(published)], env...), known, nil
 	}
