@@ -30,6 +30,9 @@ test: servers ## Run every test with the race detector, against private real ser
 test/short: servers ## Run the tests without the race detector and without the long histories
 	$(GO) test -short -shuffle=on ./...
 
+test-clients: ## Run the official QStash clients against gantry qstash dev (installs the JavaScript one with npm)
+	scripts/test-clients.sh $(ARGS)
+
 servers: ## Install redis-server and PostgreSQL from the system's packages if they are missing
 	@scripts/ensure-servers.sh
 

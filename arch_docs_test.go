@@ -22,7 +22,7 @@ func TestDocumentLinks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && name != "." && entry.Name()[0] == '.' {
+		if entry.IsDir() && name != "." && (entry.Name()[0] == '.' || entry.Name() == "node_modules") {
 			return filepath.SkipDir
 		}
 		if entry.IsDir() || filepath.Ext(name) != ".md" {

@@ -42,6 +42,13 @@ func TestRulesNoticeViolations(t *testing.T) {
 			map[string]string{"webhook/egress/a.go": "package p\n" + own + `webhook"`},
 			map[string]string{"webhook/egress/a.go": "package p\n" + own + `tasks"`},
 		},
+		"the imitation of QStash is independent": {
+			map[string]string{"webhook/qstash/compat/a.go": "package p\n" + own + `webhook/qstash"`},
+			map[string]string{
+				"webhook/qstash/compat/a_test.go": "package p\nimport \"" + qstashLibrary + `"`,
+				"webhook/qstash/a.go":             "package p\nimport \"" + qstashLibrary + `"`,
+			},
+		},
 		"nobody imports a command": {
 			map[string]string{"worker/a_test.go": "package p\n" + own + `cmd/internal/app"`},
 			map[string]string{"cmd/gantry/a.go": "package p\n" + own + `cmd/internal/app"`},

@@ -181,6 +181,7 @@ var arrowRules = []rule{
 		func(from source, to string) bool {
 			return from.under("webhook/egress") && !below(to, "webhook/egress") && to != "tasks"
 		}),
+	{"the imitation of QStash is independent", "a publisher and a verifier that are tried against themselves agree with themselves", qstashImitation},
 	arrow("nobody imports a command", "a command is where everything is put together; nothing may depend on that",
 		func(from source, to string) bool { return below(to, "cmd") && !from.under("cmd", "conformance") }),
 	arrow("private servers are for tests and the bench", "a running Gantry never starts a server of its own",
@@ -215,7 +216,7 @@ const (
 var homeRules = []rule{
 	home(asynqLibrary, "lanes are the hot path; asynq is the door for its own clients and for background work", "worker", "producer", "cmd"),
 	{"one file of producer knows asynq", "the door for asynq clients is one file, so that it cannot grow into the hot path", asynqInProducer},
-	home("github.com/upstash/qstash-go", dependency, "webhook/qstash"),
+	home(qstashLibrary, dependency, "webhook/qstash"),
 	home("os/exec", "a program that is started is a hole in the wall; there is one place to look for it", "control/command", "internal/servers", "cmd/internal/bench"),
 	home("github.com/jackc/pgx", dependency, "enrich"),
 	home("database/sql", dependency, "enrich"),
@@ -225,6 +226,24 @@ var homeRules = []rule{
 	home("github.com/alecthomas/kong", dependency, "cmd"),
 	home("github.com/alicebob/miniredis", "the embedded server keeps nothing and must not slip into a deployment", "cmd"),
 	home("go.yaml.in/yaml", "people write YAML, machines speak JSON; only what people write is read with it", "config", "enrich", "cmd"),
+}
+
+const qstashLibrary = "github.com/upstash/qstash-go"
+
+// qstashImitation lets the tests of the imitation, and nothing of it, know the
+// adapter and the official client.
+func qstashImitation(tree []source) (findings []string) {
+	for _, s := range tree {
+		if s.test || !s.under("webhook/qstash/compat", "webhook/qstash/clienttest") {
+			continue
+		}
+		for spec, importPath := range s.imports {
+			if to, ok := ours(importPath); below(importPath, qstashLibrary) || ok && to == "webhook/qstash" {
+				findings = append(findings, fmt.Sprintf("%s: %s imports %s", s.at(spec), s.dir, importPath))
+			}
+		}
+	}
+	return findings
 }
 
 func asynqInProducer(tree []source) (findings []string) {

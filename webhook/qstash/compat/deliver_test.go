@@ -73,7 +73,7 @@ func TestEachAttemptIsSignedAfresh(t *testing.T) {
 			if err != nil {
 				refused++
 			}
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 		})
 		s.publish("x")
 		s.settle()
@@ -98,7 +98,7 @@ func gaps(requests []received) (waits []time.Duration) {
 // TestAlwaysFailing is report S5: exactly 1 + retries requests, then the DLQ.
 func TestAlwaysFailing(t *testing.T) {
 	inBubble(t, func(s *stand) {
-		s.answers(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no luck", 500) })
+		s.answers(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no luck", http.StatusInternalServerError) })
 		id := s.publish("x", "Upstash-Retries", "3")
 		s.settle()
 		e := func(n float64) time.Duration {
@@ -261,7 +261,7 @@ func TestPacing(t *testing.T) {
 			inBubble(t, func(s *stand) {
 				s.answers(func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set(test.header, test.value)
-					w.WriteHeader(429)
+					w.WriteHeader(http.StatusTooManyRequests)
 				})
 				s.publish("x", "Upstash-Retries", "1")
 				s.settle()
@@ -400,7 +400,7 @@ func TestCallbacks(t *testing.T) {
 	inBubble(t, func(s *stand) {
 		s.answers(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/hook" {
-				http.Error(w, "bad", 500)
+				http.Error(w, "bad", http.StatusInternalServerError)
 			}
 		})
 		id := s.publish("in", "Content-Type", "text/plain", "Upstash-Retries", "1", "Upstash-Retry-Delay", "1000",
@@ -441,7 +441,7 @@ func TestCallbacks(t *testing.T) {
 			s.into(reply{status: 200, body: r.Body}, 200, &failed)
 		}
 		if failed.Status != 500 || failed.Retried != 1 || failed.MaxRetries != 1 || string(failed.Body) != "bad\n" ||
-			string(failed.SourceBody) != "in" || failed.SourceMessageID != id || failed.URL != target || failed.Method != "POST" ||
+			string(failed.SourceBody) != "in" || failed.SourceMessageID != id || failed.URL != target || failed.Method != http.MethodPost ||
 			failed.DLQID != entries[0].DLQID || failed.SourceHeader.Get("Content-Type") != "text/plain" || failed.CreatedAt == 0 {
 			t.Errorf("failure callback %+v", failed)
 		}

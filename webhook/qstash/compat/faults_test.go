@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -63,7 +64,7 @@ func TestSignatureFaults(t *testing.T) {
 				}
 				verified, err := verifier.Verify(got.Header.Values("Upstash-Signature"), target, []byte("x"))
 				var reason qstash.Reason
-				if refusal, ok := err.(*qstash.VerifyError); ok {
+				if refusal := (*qstash.VerifyError)(nil); errors.As(err, &refusal) {
 					reason = refusal.Reason
 				}
 				if reason != want || verified.ByNext != (kind == compat.FaultSignNext) {
@@ -144,7 +145,7 @@ func TestDuplicateOfASuccessOnly(t *testing.T) {
 		s.inject(compat.Fault{Kind: compat.FaultDuplicate})
 		s.answers(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Upstash-Retried") == "0" {
-				w.WriteHeader(500)
+				w.WriteHeader(http.StatusInternalServerError)
 			}
 		})
 		s.publish("x")
@@ -394,7 +395,7 @@ func TestDropped(t *testing.T) {
 // TestClose ends a server with something in each stage.
 func TestClose(t *testing.T) {
 	inBubble(t, func(s *stand) {
-		s.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+		s.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 		s.enqueue("q", "retries")
 		s.enqueue("q", "behind")
 		s.publish("delayed", "Upstash-Delay", "1h")

@@ -18,7 +18,7 @@ func TestQueueIsFIFO(t *testing.T) {
 	inBubble(t, func(s *stand) {
 		s.answers(func(w http.ResponseWriter, _ *http.Request) {
 			if last := s.seen(); last[len(last)-1].Body == "bad" {
-				w.WriteHeader(500)
+				w.WriteHeader(http.StatusInternalServerError)
 			}
 		})
 		s.enqueue("q", "1")
@@ -157,7 +157,7 @@ func TestPauseDuringRetries(t *testing.T) {
 func TestCancel(t *testing.T) {
 	inBubble(t, func(s *stand) {
 		release := make(chan struct{})
-		s.answers(func(w http.ResponseWriter, _ *http.Request) { <-release; w.WriteHeader(500) })
+		s.answers(func(w http.ResponseWriter, _ *http.Request) { <-release; w.WriteHeader(http.StatusInternalServerError) })
 		cancel := func(path, body string) int {
 			t.Helper()
 			var got map[string]int
@@ -545,7 +545,7 @@ func TestBounds(t *testing.T) {
 func TestBinaryBodies(t *testing.T) {
 	inBubble(t, func(s *stand) {
 		s.answers(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = w.Write([]byte("\xfe"))
 		})
 		s.publish("\xff", "Upstash-Retries", "0", "Upstash-Callback", "http://h.test/a", "Upstash-Failure-Callback", "http://h.test/b")

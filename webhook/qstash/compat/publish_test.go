@@ -420,7 +420,7 @@ func FuzzDestination(f *testing.F) {
 		}
 		defer authorized(server, http.MethodDelete, "/v2/messages/"+id, "")
 		var kept message
-		if err := json.Unmarshal([]byte(authorized(server, http.MethodGet, "/v2/messages/"+id, "").Body.String()), &kept); err != nil {
+		if err := json.Unmarshal(authorized(server, http.MethodGet, "/v2/messages/"+id, "").Body.Bytes(), &kept); err != nil {
 			t.Fatalf("decode: %v", err)
 		}
 		lower := strings.ToLower(destination)
@@ -467,7 +467,7 @@ func FuzzRetryDelay(f *testing.F) {
 type failing struct{}
 
 func (failing) Do(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 500, Body: http.NoBody}, nil
+	return &http.Response{StatusCode: http.StatusInternalServerError, Body: http.NoBody}, nil
 }
 
 func fuzzServer(f *testing.F) *compat.Server {
