@@ -8,7 +8,7 @@ GOFUMPT := $(GO) run mvdan.cc/gofumpt@v0.12.0
 
 # What may be set on the command line, such as make fuzz FUZZTIME=5m.
 ARGS ?=
-BENCHES ?= delivery sparse idle memory crash isolation
+BENCHES ?= delivery sparse idle memory crash isolation control
 CASES ?=
 FUZZTIME ?= 30s
 
