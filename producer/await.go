@@ -50,7 +50,7 @@ func (r Result) Err() error {
 // Await waits until each hook of a stored event is delivered, dead or
 // discarded. It fails with lane.ErrNotFound when the store does not know the
 // event, *UnsettledError when the wait ends first, *UnavailableError never: a
-// wait outlives an outage. ErrNotQueued in local mode.
+// wait outlives an outage. ErrNotQueued in local mode, ErrNoOutcome in QStash mode.
 func (d *Dispatcher) Await(ctx context.Context, operationID, taskID string) (Result, error) {
 	return d.awaitStored(ctx, awaited{operationID, taskID}, lane.WaitFinal)
 }
@@ -64,6 +64,8 @@ func (d *Dispatcher) AwaitFirst(ctx context.Context, operationID, taskID string)
 // awaitStored waits for a task that this call did not append.
 func (d *Dispatcher) awaitStored(ctx context.Context, key awaited, mode lane.WaitMode) (Result, error) {
 	switch {
+	case d.relayed != nil:
+		return Result{}, ErrNoOutcome
 	case d.inbox == nil:
 		return Result{}, ErrNotQueued
 	case d.inbox.ctx.Err() != nil:

@@ -23,6 +23,9 @@ const (
 	ModeLocal Mode = "local"
 	// ModeQueue hands events to workers through Redis; handlers do not run.
 	ModeQueue Mode = "queue"
+	// ModeQStash hands events to workers through QStash, for a runtime that reaches
+	// no Redis. Nobody hears what becomes of them; handlers do not run.
+	ModeQStash Mode = "qstash"
 )
 
 // The defaults of Config.
@@ -48,12 +51,15 @@ type Config struct {
 	Mode Mode
 	// Store holds the lanes. Required in queue mode, unused in local mode.
 	Store Store
+	// QStash is what QStash mode needs; unused in the others.
+	QStash QStashConfig
 	// Deliverer sends webhooks in local mode. With nil, each webhook of local mode
 	// fails as a configuration failure. Unused in queue mode.
 	Deliverer Deliverer
 	// EnvironmentHooks reads the deployment's own hooks anew at each registration
 	// and dispatch; an error fails both. With nil there are none. In queue mode the
-	// workers deliver their own and these only add to what is known to match.
+	// workers deliver their own and these only add to what is known to match. In
+	// QStash mode no others are known: what they do not match is not handed over.
 	EnvironmentHooks tasks.EnvironmentHooks
 	// Logger receives the failures of local mode and trouble with waiting; nil
 	// discards them.
@@ -96,6 +102,9 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Mode == ModeQStash {
+		c.QStash = c.QStash.withDefaults()
+	}
 	if c.AwaitTimeout == 0 {
 		c.AwaitTimeout = DefaultAwaitTimeout
 	}
@@ -111,10 +120,16 @@ func (c Config) withDefaults() Config {
 // validate refuses a configuration that could only fail later.
 func (c Config) validate() error {
 	switch {
+	case c.Mode == ModeQStash:
+		if err := c.QStash.validate(); err != nil {
+			return err
+		}
 	case c.Mode != ModeLocal && c.Mode != ModeQueue:
-		return fmt.Errorf("mode %q is neither %q nor %q", c.Mode, ModeLocal, ModeQueue)
+		return fmt.Errorf("mode %q is none of %q, %q and %q", c.Mode, ModeLocal, ModeQueue, ModeQStash)
 	case c.Mode == ModeQueue && c.Store == nil:
 		return errors.New("queue mode needs a store")
+	}
+	switch {
 	case c.AwaitTimeout < 0:
 		return fmt.Errorf("await timeout %s is negative", c.AwaitTimeout)
 	case c.MaxBatch < 0:

@@ -16,8 +16,10 @@ type Dispatcher struct {
 	metrics   *metrics
 	registry  *registry
 	directory *directory
-	// inbox is nil in local mode, where nobody waits.
+	// inbox is nil where nobody waits: everywhere but in queue mode.
 	inbox *inbox
+	// relayed is set in QStash mode only.
+	relayed *relayed
 }
 
 // New builds a Dispatcher. It touches no network: connections are made at the
@@ -32,7 +34,11 @@ func New(config Config) (*Dispatcher, error) {
 		return nil, fmt.Errorf("register dispatcher metrics: %w", err)
 	}
 	d := &Dispatcher{config: config, metrics: counters, registry: newRegistry()}
-	if config.Mode == ModeQueue {
+	switch config.Mode {
+	case ModeLocal:
+	case ModeQStash:
+		d.relayed = &relayed{config: config.QStash, streams: newStreams()}
+	case ModeQueue:
 		d.directory = &directory{source: config.Store}
 		d.inbox = newInbox(config.Store, config.Logger)
 	}
@@ -64,7 +70,7 @@ func WithPersisted(raw json.RawMessage) EventOption {
 }
 
 // WithDelay keeps the event out of its lane until delay is over, in whole
-// milliseconds. Queue mode only.
+// milliseconds. Not in local mode; QStash mode counts in whole seconds.
 func WithDelay(delay time.Duration) EventOption { return func(r *EventRequest) { r.Delay = delay } }
 
 // WithTrace carries a W3C traceparent to the receivers.
@@ -85,7 +91,7 @@ type EventRequest struct {
 	// Persisted is the operation's stored hooks: no bytes for none passed, which is
 	// not the same as an empty array.
 	Persisted json.RawMessage
-	// Delay postpones the event; 0 appends it now. Queue mode only.
+	// Delay postpones the event; 0 appends it now. Not in local mode.
 	Delay time.Duration
 	// Trace is a W3C traceparent; "" means none.
 	Trace string
@@ -104,7 +110,7 @@ func newRequest(event *tasks.Event, options []EventOption) EventRequest {
 }
 
 // Dispatch runs the notification hooks of an event and returns once each of
-// them had its first attempt. A failure of a hook is logged, and raised only if
+// them had its first attempt; in QStash mode, once the event is handed over. A failure of a hook is logged, and raised only if
 // its fallback is none: then a *CriticalHookDeliveryError follows after all
 // siblings have run. Other errors: an invalid persisted list or environment,
 // *lane.ReusedError, *UnavailableError (it may be stored), *UnsettledError (it
@@ -116,10 +122,13 @@ func (d *Dispatcher) Dispatch(ctx context.Context, operationID string, event *ta
 		return err
 	}
 	var err error
-	if d.config.Mode == ModeLocal {
+	switch d.config.Mode {
+	case ModeLocal:
 		err = d.dispatchLocal(ctx, operationID, request)
-	} else {
+	case ModeQueue:
 		err = d.dispatchQueue(ctx, operationID, request)
+	case ModeQStash:
+		_, err = d.enqueueOne(ctx, operationID, request)
 	}
 	if isCritical(err) {
 		d.metrics.critical.Inc()

@@ -6,7 +6,9 @@
 // called, webhooks are sent once, nothing is stored. In queue mode an event is
 // appended to its operation's lane in Redis and workers deliver it; the
 // Dispatcher only waits. However many callers wait, a process holds one
-// blocking connection per shard.
+// blocking connection per shard. In QStash mode a runtime that reaches no Redis
+// hands events to QStash, which carries them to the workers' endpoint; it hears
+// no more of them.
 //
 // The invariant kept here: an event is either refused with an error, or known
 // to match no hook, or handed over. A failure of a critical hook is never

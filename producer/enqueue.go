@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -72,7 +73,11 @@ func (r *EventRequest) check(operationID string) error {
 // delivery. It fails as Dispatch does, without the waiting, and with
 // ErrNotQueued in local mode.
 func (d *Dispatcher) Enqueue(ctx context.Context, operationID string, event *tasks.Event, options ...EventOption) (Receipt, error) {
-	receipts, err := d.EnqueueMany(ctx, operationID, []EventRequest{newRequest(event, options)})
+	return d.enqueueOne(ctx, operationID, newRequest(event, options))
+}
+
+func (d *Dispatcher) enqueueOne(ctx context.Context, operationID string, request EventRequest) (Receipt, error) {
+	receipts, err := d.EnqueueMany(ctx, operationID, []EventRequest{request})
 	if err != nil {
 		var member *BatchError
 		if errors.As(err, &member) {
@@ -84,13 +89,17 @@ func (d *Dispatcher) Enqueue(ctx context.Context, operationID string, event *tas
 }
 
 // EnqueueMany stores events of one operation in their order, all or none. A
-// *BatchError names an invalid member, and nothing is stored then.
+// *BatchError names an invalid member, and nothing is stored then. In QStash mode
+// events are handed over one by one: the *UnavailableError names those that may be
+// missing, and the receipts tell of the others.
 func (d *Dispatcher) EnqueueMany(ctx context.Context, operationID string, events []EventRequest) ([]Receipt, error) {
 	switch {
-	case d.config.Mode != ModeQueue:
+	case d.config.Mode == ModeLocal:
 		return nil, ErrNotQueued
 	case len(events) > d.config.MaxBatch:
 		return nil, fmt.Errorf("%w: %d events are more than the limit of %d", ErrBatchTooLarge, len(events), d.config.MaxBatch)
+	case d.config.Mode == ModeQStash:
+		return d.enqueueRelayed(ctx, operationID, events)
 	}
 	receipts := make([]Receipt, len(events))
 	var items []lane.Item
@@ -171,8 +180,10 @@ func (d *Dispatcher) enqueueGroup(ctx context.Context, group batchGroup) {
 	if errors.As(err, &member) {
 		err = &BatchError{Index: group.places[member.Index], Err: member.Err}
 	}
+	var unavailable *UnavailableError
+	parted := errors.As(err, &unavailable) && receipts != nil
 	for i, place := range group.places {
-		if err != nil {
+		if err != nil && !(parted && !slices.Contains(unavailable.EventIDs, receipts[i].ID)) {
 			group.results[place].Err = err
 			continue
 		}

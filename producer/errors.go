@@ -8,6 +8,7 @@ import (
 
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
+	"github.com/gantry-hooks/gantry/webhook"
 )
 
 var (
@@ -18,6 +19,9 @@ var (
 	ErrClosed = errors.New("dispatcher is closed")
 	// ErrNotQueued says that the call needs queue mode. Nothing was stored.
 	ErrNotQueued = errors.New("local mode stores no events; use Dispatch, or queue mode")
+	// ErrNoOutcome says that QStash mode does not hear what becomes of an event once
+	// it is handed over.
+	ErrNoOutcome = errors.New("QStash mode hears no outcomes; ask where the workers are")
 	// ErrInvalidRequest says that a call can never succeed as it is. Nothing was
 	// stored or sent.
 	ErrInvalidRequest = errors.New("invalid request")
@@ -114,7 +118,8 @@ type UnavailableError struct {
 	OperationID string
 	// EventIDs are the ids of the call in order, also those that were drawn for it.
 	EventIDs []string
-	// Err is why, lane.ErrUnavailable or the end of the caller's context.
+	// Err is why: lane.ErrUnavailable, a *RelayError, or the end of the caller's
+	// context.
 	Err error
 }
 
@@ -126,6 +131,29 @@ func (e *UnavailableError) Error() string {
 
 // Unwrap gives the reason.
 func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// RelayError says that QStash did not take a message, or may have taken it
+// without saying so. It is the reason of an UnavailableError in QStash mode.
+type RelayError struct {
+	// Outcome is what is known about the message, Status the HTTP status of QStash's
+	// answer; 0 when none arrived.
+	Outcome webhook.PublishOutcome
+	Status  int
+	// Message is safe to show; "" when there is nothing more to say.
+	Message string
+}
+
+// Error names the outcome.
+func (e *RelayError) Error() string {
+	text := "hand over to QStash: " + string(e.Outcome)
+	if e.Status != 0 {
+		text += fmt.Sprintf(" (HTTP %d)", e.Status)
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
 
 // UnsettledError says that waiting ended before the event had come to what was
 // waited for. The event is stored and goes on without the caller; a Dispatch

@@ -69,6 +69,17 @@ func (s storedHooks) matching(event *tasks.Event) ([]*tasks.Hook, json.RawMessag
 	return hooks, append(list, ']')
 }
 
+// only returns the array with the stored form of one hook; nil when it is not
+// among s.
+func (s storedHooks) only(hook *tasks.Hook) json.RawMessage {
+	for i := range s.hooks {
+		if &s.hooks[i] == hook {
+			return append(append(json.RawMessage{'['}, s.raw[i]...), ']')
+		}
+	}
+	return nil
+}
+
 // anyInForce reports whether a hook of this process's environment matches, or
 // may match because its matcher gave no answer.
 func anyInForce(event *tasks.Event, environment []tasks.Hook) bool {

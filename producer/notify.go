@@ -12,8 +12,9 @@ import (
 // Notify hands an event over, for callers that must not wait for hooks. In queue
 // mode it returns once the event is stored; pending says that Attempted can tell
 // what comes of it, and is false when no hook matches. In local mode it is
-// Dispatch: the hooks have run when it returns, and nothing is pending. It fails
-// as Enqueue and Dispatch do.
+// Dispatch: the hooks have run when it returns, and nothing is pending. In QStash
+// mode the event is handed over, and nothing more is heard of it. It fails as
+// Enqueue and Dispatch do.
 func (d *Dispatcher) Notify(ctx context.Context, n tasks.Notification) (pending bool, err error) {
 	request := EventRequest{
 		Event: n.Event, ID: n.ID, Persisted: n.Persisted, Trace: n.Trace, SkipHandlers: n.SkipHandlers,
@@ -26,15 +27,15 @@ func (d *Dispatcher) Notify(ctx context.Context, n tasks.Notification) (pending 
 		return false, d.Dispatch(ctx, n.Event.OperationID, n.Event, apply)
 	}
 	receipt, err := d.Enqueue(ctx, n.Event.OperationID, n.Event, apply)
-	return err == nil && !receipt.Skipped, err
+	return err == nil && !receipt.Skipped && d.config.Mode == ModeQueue, err
 }
 
 // Attempted waits until each hook of a stored event had its first attempt, and
 // fails with a *CriticalHookDeliveryError if a critical one is not delivered
-// then. Other errors are those of AwaitFirst. In local mode it has nothing to
+// then. Other errors are those of AwaitFirst. In the other modes it has nothing to
 // wait for.
 func (d *Dispatcher) Attempted(ctx context.Context, operationID, id string) error {
-	if d.config.Mode == ModeLocal {
+	if d.config.Mode != ModeQueue {
 		return nil
 	}
 	result, err := d.AwaitFirst(ctx, operationID, id)
@@ -64,7 +65,7 @@ func (d *Dispatcher) CallerHooks(operationID string, persisted json.RawMessage) 
 	}
 	registered, known := d.registry.of(operationID)
 	switch {
-	case len(persisted) > 0 && (d.config.Mode == ModeQueue || !known):
+	case len(persisted) > 0 && (d.config.Mode != ModeLocal || !known):
 		return slices.Clone(persisted), nil
 	case !known:
 		return nil, nil

@@ -50,6 +50,9 @@ func (d *Dispatcher) register(operationID string, read func() ([]tasks.Hook, err
 // process are gone, and repeating the call is safe.
 func (d *Dispatcher) Unregister(ctx context.Context, operationID string) error {
 	d.registry.remove(operationID)
+	if d.relayed != nil {
+		d.relayed.streams.forget(operationID)
+	}
 	if d.config.Mode != ModeQueue {
 		return nil
 	}
@@ -89,7 +92,7 @@ func (d *Dispatcher) CanDeliver(ctx context.Context, operationID string, hookTyp
 	}
 	registered, _ := d.registry.of(operationID)
 	hooks := registered.all
-	if d.config.Mode == ModeQueue {
+	if d.config.Mode != ModeLocal {
 		hooks = registered.queued.hooks
 	}
 	ofType := func(hook tasks.Hook) bool { return hook.Type == hookType }
