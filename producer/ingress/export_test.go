@@ -30,3 +30,15 @@ func DecodeReplay(raw []byte) error {
 	_, err := decodeReplay(raw)
 	return err
 }
+
+// DecodeQuestion, DecodePlaceholder and DecodeCompletion show the decoders of the
+// control path to the fuzzers.
+func DecodeQuestion(operationID string, raw []byte) (Question, error) {
+	return decodeQuestion(operationID, raw)
+}
+
+// DecodePlaceholder reads the body that opens a placeholder.
+func DecodePlaceholder(raw []byte) (Placeholder, error) { return decodePlaceholder("d", raw) }
+
+// DecodeCompletion reads the body of a callback.
+func DecodeCompletion(raw []byte) (Completion, error) { return decodeCompletion("d", raw) }

@@ -100,3 +100,47 @@ func FuzzDecodeReplay(f *testing.F) {
 		refusal(t, err)
 	})
 }
+
+func FuzzDecodeQuestion(f *testing.F) {
+	for _, seed := range []string{
+		questionJSON(""), questionJSON(`"id":"q","timeout":"1s","trace":"x",`), questionJSON(`"chain":[{"operationId":"a","hooks":[` + hookJSON("h") + `]}],`),
+		questionJSON(`"chain":[],`), `{"type":"afterToolCall","event":{}}`, "[]", "{}", "\xff",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		q, err := ingress.DecodeQuestion("op", raw)
+		if err != nil {
+			refusal(t, err)
+			return
+		}
+		if q.ID == "" || q.Event == nil || !q.Event.Type.Controllable() || q.Event.OperationID != "op" || q.Timeout < 0 {
+			t.Fatalf("question is %+v", q)
+		}
+		for _, link := range q.Chain {
+			if _, err := tasks.StoredHooks(link.Hooks); err != nil || tasks.CheckOperationID(link.OperationID) != nil {
+				t.Fatalf("chain holds %+v: %v", link, err)
+			}
+		}
+	})
+}
+
+func FuzzDecodeDeferred(f *testing.F) {
+	for _, seed := range []string{
+		`{"operationId":"op","state":{"a":1.0},"call":{"toolCallId":"c","recordedCalls":2,"context":{"userId":"u"}}}`,
+		`{"result":{"content":"x"},"steps":0,"preserveUsage":true}`, `{"call":null}`, `{"steps":-0}`, "{}", "[]", "\xff",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, err := ingress.DecodePlaceholder(raw); err != nil {
+			refusal(t, err)
+		}
+		c, err := ingress.DecodeCompletion(raw)
+		if err != nil {
+			refusal(t, err)
+		} else if _, err := tasks.SplitObject(c.Result); err != nil {
+			t.Fatalf("result is %s: %v", c.Result, err)
+		}
+	})
+}

@@ -104,6 +104,7 @@ func (a *asker) notify(ctx context.Context, l load) error {
 	a.began = time.Now()
 	err := inParallel(ctx, 8, 8, func(ctx context.Context, p int) error {
 		gap := 8 * time.Second / besideRate
+		first := a.began.Add(time.Duration(p) * gap / 8) // one after the other, not all at once
 		for i := 0; ; i++ {
 			op := l.operation((i*8 + p) % l.operations)
 			ev, err := l.event(op, i*8/l.operations, 0)
@@ -114,7 +115,7 @@ func (a *asker) notify(ctx context.Context, l load) error {
 				return err
 			}
 			select {
-			case <-time.After(time.Until(a.began.Add(time.Duration(i+1) * gap))):
+			case <-time.After(time.Until(first.Add(time.Duration(i+1) * gap))):
 			case <-ctx.Done():
 				return nil
 			}
