@@ -26,6 +26,8 @@ type Delivery struct {
 	Token int64
 	// Attempt counts from 1.
 	Attempt int
+	// Queued says that somebody makes further attempts when this one fails.
+	Queued bool
 	// Unsettled says that an earlier attempt handed the request to a relay without
 	// learning whether it was taken. Such a delivery is never sent by another road.
 	Unsettled bool

@@ -43,9 +43,8 @@ func (d *Deliverer) publish(ctx context.Context, del *Delivery, body []byte) Res
 		return Result{Cancelled: true}
 	}
 	result := said.failure()
-	queued := del.Sequence != 0
 	switch {
-	case unsettled && queued:
+	case unsettled && del.Queued:
 		// By this class the next attempt knows that it must not fetch.
 		result.Class = tasks.ClassQStash
 		return result

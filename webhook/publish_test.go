@@ -42,7 +42,7 @@ func qstash(fallback tasks.Fallback) func(*tasks.Webhook) {
 // queued is an attempt at a delivery that stands in a lane.
 func queued(url string, edit func(*tasks.Webhook)) webhook.Delivery {
 	del := delivery(url, edit)
-	del.Sequence, del.Token = 4, 9
+	del.Sequence, del.Token, del.Queued = 4, 9, true
 	return del
 }
 

@@ -89,6 +89,7 @@ func (d *drainer) attempt(t *tasks.Task, h tasks.HookInForce, sequence int64, n 
 		Hook: h.Hook, Type: t.Type, Event: t.Event,
 		ID:     tasks.DeliveryID(d.cfg.Namespace, t.OperationID, t.ID, h.Key),
 		TaskID: t.ID, OperationID: t.OperationID, Sequence: sequence, Token: d.token, Attempt: n, Trace: t.Trace,
+		Queued: true,
 	}
 	if n > 1 && h.Hook.Webhook != nil && h.Hook.Webhook.Delivery == tasks.DeliverQStash {
 		del.Unsettled = d.unsettled(del, h)
