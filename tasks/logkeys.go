@@ -21,6 +21,8 @@ const (
 	LogOnError     = "on_error"
 	LogOutcome     = "outcome"
 	LogStatus      = "status"
+	LogLate        = "late"
+	LogGap         = "gap"
 	LogMessage     = "detail"
 	LogCount       = "count"
 	LogGraceful    = "graceful"
