@@ -53,6 +53,10 @@ func TestRulesNoticeViolations(t *testing.T) {
 			map[string]string{"worker/a_test.go": "package p\n" + own + `cmd/internal/app"`},
 			map[string]string{"cmd/gantry/a.go": "package p\n" + own + `cmd/internal/app"`},
 		},
+		"what all parts share knows only words": {
+			map[string]string{"internal/inbox/a.go": "package p\n" + own + `control"`},
+			map[string]string{"internal/inbox/a.go": "package p\n" + own + `tasks/lane"`},
+		},
 		"private servers are for tests and the bench": {
 			map[string]string{"worker/a.go": "package p\n" + own + `internal/servers"`},
 			map[string]string{"worker/a_test.go": "package p\n" + own + `internal/servers"`},

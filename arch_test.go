@@ -184,6 +184,11 @@ var arrowRules = []rule{
 	{"the imitation of QStash is independent", "a publisher and a verifier that are tried against themselves agree with themselves", qstashImitation},
 	arrow("nobody imports a command", "a command is where everything is put together; nothing may depend on that",
 		func(from source, to string) bool { return below(to, "cmd") && !from.under("cmd", "conformance") }),
+	arrow("what all parts share knows only words", "internal holds what producer, worker and control do alike; whatever it knew, all of them would know",
+		func(from source, to string) bool {
+			allowed := below(to, "internal") || below(to, "tasks")
+			return from.under("internal") && !allowed
+		}),
 	arrow("private servers are for tests and the bench", "a running Gantry never starts a server of its own",
 		func(from source, to string) bool {
 			return below(to, "internal/servers") && !from.test && !from.under("internal/servers", "cmd", "conformance")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gantry-hooks/gantry/internal/collector"
 )
 
 // What became of an evaluation, beside the fates of a settlement.
@@ -49,14 +51,12 @@ func newAnswererMetrics(registerer prometheus.Registerer) (*answererMetrics, err
 			Name: "gantry_control_answer_seconds", Help: "Time from taking a question to settling it.", Buckets: waitBuckets,
 		}),
 	}
-	if registerer != nil {
-		err := errors.Join(
-			shareCollector(registerer, &m.answers), shareCollector(registerer, &m.takenOver), shareCollector(registerer, &m.expired),
-			shareCollector(registerer, &m.inFlight), shareCollector(registerer, &m.seconds),
-		)
-		if err != nil {
-			return nil, fmt.Errorf("register answerer metrics: %w", err)
-		}
+	err := errors.Join(
+		collector.Share(registerer, &m.answers), collector.Share(registerer, &m.takenOver), collector.Share(registerer, &m.expired),
+		collector.Share(registerer, &m.inFlight), collector.Share(registerer, &m.seconds),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("register answerer metrics: %w", err)
 	}
 	for _, fate := range []Fate{FateWon, FateStood, FateLate, fateEnded, fateReleased, fateGivenUp} {
 		m.answers.WithLabelValues(string(fate))

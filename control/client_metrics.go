@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gantry-hooks/gantry/internal/collector"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -42,14 +43,12 @@ func newClientMetrics(registerer prometheus.Registerer) (*clientMetrics, error) 
 			Buckets: waitBuckets,
 		}),
 	}
-	if registerer != nil {
-		err := errors.Join(
-			shareCollector(registerer, &m.verdicts), shareCollector(registerer, &m.unsettled),
-			shareCollector(registerer, &m.waiters), shareCollector(registerer, &m.seconds),
-		)
-		if err != nil {
-			return nil, fmt.Errorf("register control metrics: %w", err)
-		}
+	err := errors.Join(
+		collector.Share(registerer, &m.verdicts), collector.Share(registerer, &m.unsettled),
+		collector.Share(registerer, &m.waiters), collector.Share(registerer, &m.seconds),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("register control metrics: %w", err)
 	}
 	for _, outcome := range tasks.VerdictOutcomes() {
 		for _, by := range []tasks.VerdictSource{tasks.ByAsker, tasks.ByWorker} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gantry-hooks/gantry/internal/collector"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -38,11 +39,9 @@ func newEvaluatorMetrics(registerer prometheus.Registerer) (*evaluatorMetrics, e
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"class", "code"}),
 	}
-	if registerer != nil {
-		err := errors.Join(shareCollector(registerer, &m.verdicts), shareCollector(registerer, &m.open), shareCollector(registerer, &m.seconds))
-		if err != nil {
-			return nil, fmt.Errorf("register evaluator metrics: %w", err)
-		}
+	err := errors.Join(collector.Share(registerer, &m.verdicts), collector.Share(registerer, &m.open), collector.Share(registerer, &m.seconds))
+	if err != nil {
+		return nil, fmt.Errorf("register evaluator metrics: %w", err)
 	}
 	for _, outcome := range tasks.VerdictOutcomes() {
 		m.verdicts.WithLabelValues(string(outcome))
@@ -55,19 +54,6 @@ func newEvaluatorMetrics(registerer prometheus.Registerer) (*evaluatorMetrics, e
 		m.seconds.WithLabelValues(string(tasks.ControlError), string(code))
 	}
 	return m, nil
-}
-
-// shareCollector registers *collector, or replaces it by the one registered
-// before.
-func shareCollector[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if existing, same := taken.ExistingCollector.(C); same {
-			*collector = existing
-			return nil
-		}
-	}
-	return err
 }
 
 func (m *evaluatorMetrics) verdict(outcome tasks.VerdictOutcome) {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gantry-hooks/gantry/internal/collector"
 )
 
 // The outcomes of an event in gantry_producer_events_total.
@@ -68,30 +70,14 @@ func newMetrics(registerer prometheus.Registerer, mode Mode) (*metrics, error) {
 
 // register registers each collector or takes over the one that is there.
 func (m *metrics) register(registerer prometheus.Registerer) error {
-	if registerer == nil {
-		return nil
-	}
 	return errors.Join(
-		adopt(registerer, &m.events),
-		adopt(registerer, &m.dispatches),
-		adopt(registerer, &m.critical),
-		adopt(registerer, &m.joins),
-		adopt(registerer, &m.waiters),
-		adopt(registerer, &m.waits),
+		collector.Share(registerer, &m.events),
+		collector.Share(registerer, &m.dispatches),
+		collector.Share(registerer, &m.critical),
+		collector.Share(registerer, &m.joins),
+		collector.Share(registerer, &m.waiters),
+		collector.Share(registerer, &m.waits),
 	)
-}
-
-// adopt registers *collector, or replaces it by the one registered before.
-func adopt[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	var taken prometheus.AlreadyRegisteredError
-	if errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(C); ok {
-			*collector = existing
-			return nil
-		}
-	}
-	return err
 }
 
 // waiting counts one waiter until the returned function is called.

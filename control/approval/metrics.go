@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gantry-hooks/gantry/internal/collector"
 )
 
 // The outcomes of a transition in gantry_approval_transitions_total, beside those
@@ -25,16 +27,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			transitions.WithLabelValues(transition, outcome)
 		}
 	}
-	if registerer == nil {
-		return &metrics{transitions}, nil
-	}
-	err := registerer.Register(transitions)
-	var taken prometheus.AlreadyRegisteredError
-	if errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(*prometheus.CounterVec); ok {
-			return &metrics{existing}, nil
-		}
-	}
+	err := collector.Share(registerer, &transitions)
 	return &metrics{transitions}, err
 }
 

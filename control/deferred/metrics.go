@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gantry-hooks/gantry/internal/collector"
 )
 
 // The outcomes of a callback in gantry_deferred_completions_total, beside those of
@@ -40,23 +42,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	for _, outcome := range []string{string(Published), outcomeDenied, string(Duplicate), string(Cancelled), outcomeError} {
 		m.completions.WithLabelValues(outcome)
 	}
-	if registerer == nil {
-		return m, nil
-	}
-	return m, errors.Join(adopt(registerer, &m.completions), adopt(registerer, &m.waiters), adopt(registerer, &m.waits))
-}
-
-// adopt registers *collector, or replaces it by the one registered before.
-func adopt[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	var taken prometheus.AlreadyRegisteredError
-	if errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(C); ok {
-			*collector = existing
-			return nil
-		}
-	}
-	return err
+	return m, errors.Join(collector.Share(registerer, &m.completions), collector.Share(registerer, &m.waiters), collector.Share(registerer, &m.waits))
 }
 
 func (m *metrics) completed(done Completed, err error) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gantry-hooks/gantry/internal/collector"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -40,14 +41,12 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Help: "Hand-overs of notifications that wait or run now.",
 		}),
 	}
-	if registerer != nil {
-		err := errors.Join(
-			adopt(registerer, &m.calls), adopt(registerer, &m.attempts),
-			adopt(registerer, &m.failures), adopt(registerer, &m.pending),
-		)
-		if err != nil {
-			return nil, err
-		}
+	err := errors.Join(
+		collector.Share(registerer, &m.calls), collector.Share(registerer, &m.attempts),
+		collector.Share(registerer, &m.failures), collector.Share(registerer, &m.pending),
+	)
+	if err != nil {
+		return nil, err
 	}
 	for _, status := range Statuses() {
 		m.calls.WithLabelValues(string(status))
@@ -57,17 +56,4 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		m.failures.WithLabelValues(string(t))
 	}
 	return m, nil
-}
-
-// adopt registers *collector, or replaces it by the one registered before.
-func adopt[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	var taken prometheus.AlreadyRegisteredError
-	if errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(C); ok {
-			*collector = existing
-			return nil
-		}
-	}
-	return err
 }

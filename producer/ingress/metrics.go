@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gantry-hooks/gantry/internal/collector"
 )
 
 // metrics counts requests. A route is a pattern with its method, so that no
@@ -29,27 +31,11 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"route"}),
 	}
-	if registerer == nil {
-		return m, nil
-	}
-	return m, errors.Join(adopt(registerer, &m.requests), adopt(registerer, &m.seconds))
+	return m, errors.Join(collector.Share(registerer, &m.requests), collector.Share(registerer, &m.seconds))
 }
 
 // observe counts one request.
 func (m *metrics) observe(route string, status int, elapsed time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	m.seconds.WithLabelValues(route).Observe(elapsed.Seconds())
-}
-
-// adopt registers *collector, or replaces it by the one registered before.
-func adopt[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	var taken prometheus.AlreadyRegisteredError
-	if errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(C); ok {
-			*collector = existing
-			return nil
-		}
-	}
-	return err
 }
