@@ -34,6 +34,26 @@ var conventions = map[string][]string{
 		  "expect":{"calls":[],"error":{"name":"CriticalHookDeliveryError","hookId":"server-env-webhook:onComplete"},"logged":["server-env-webhook:onComplete"]}}`,
 		`{"id":"no token, no fallback","runtime_mode":"queue","registered":[{"id":"a","type":"onComplete","webhook":{"url":"https://rx.test/a","delivery":"qstash","fallback":"none"}}],
 		  "qstash_token":false,` + onComplete + `,"expect":{"calls":[],"error":{"name":"CriticalHookDeliveryError","hookId":"a"},"logged":["a"]}}`,
+		`{"id":"publish refused, no fallback","runtime_mode":"queue","registered":[
+		  {"id":"a","type":"onComplete","webhook":{"url":"https://rx.test/a","delivery":"qstash","fallback":"none"}},
+		  {"id":"b","type":"onComplete","webhook":{"url":"https://rx.test/b","delivery":"qstash","fallback":"none"}}],"qstash_token":true,` + onComplete + `,
+		  "outcomes":{"a":{"qstash":{"status":400,"json":{"error":"secret of QStash"}}}},
+		  "expect":{"calls":["a:qstash","b:qstash"],"error":{"name":"CriticalHookDeliveryError","hookId":"a"},"logged":["a"]}}`,
+		`{"id":"publish not sent, or without an id","runtime_mode":"local","registered":[
+		  {"id":"a","type":"onComplete","webhook":{"url":"https://rx.test/a","delivery":"qstash"}},
+		  {"id":"b","type":"onComplete","webhook":{"url":"https://rx.test/b","delivery":"qstash"}},
+		  {"id":"d","type":"onComplete","webhook":{"url":"https://rx.test/d","delivery":"qstash"}},
+		  {"id":"e","type":"onComplete","webhook":{"url":"https://rx.test/e","delivery":"qstash"}}],"qstash_token":true,` + onComplete + `,
+		  "outcomes":{"a":{"qstash":"dns"},"b":{"qstash":{"status":200,"json":{}}},"d":{"qstash":"network_error"},"e":{"qstash":{"status":502,"text":"<html>"}}},
+		  "expect":{"calls":["a:qstash","a:fetch","b:qstash","b:fetch","d:qstash","d:fetch","e:qstash","e:fetch"],"error":null,"logged":["a","b","d","e"]}}`,
+		`{"id":"publish unknown, queue","runtime_mode":"queue","registered":[
+		  {"id":"a","type":"onComplete","webhook":{"url":"https://rx.test/a","delivery":"qstash"}},
+		  {"id":"b","type":"onComplete","webhook":{"url":"https://rx.test/b","delivery":"qstash","fallback":"none"}}],"qstash_token":true,` + onComplete + `,
+		  "outcomes":{"a":{"qstash":"timeout"},"b":{"qstash":"truncated"}},
+		  "expect":{"calls":["a:qstash","a:qstash","b:qstash","b:qstash"],"error":{"name":"CriticalHookDeliveryError","hookId":"b"},"logged":["a","b"]}}`,
+		`{"id":"publish unknown, local","runtime_mode":"local","registered":[
+		  {"id":"a","type":"onComplete","webhook":{"url":"https://rx.test/a","delivery":"qstash"}}],"qstash_token":true,` + onComplete + `,
+		  "outcomes":{"a":{"qstash":"connection_reset"}},"expect":{"calls":["a:qstash","a:qstash","a:fetch"],"error":null,"logged":["a"]}}`,
 		`{"id":"unregistered queue","runtime_mode":"queue","unregister_first":true,"registered":[{"id":"a","type":"onComplete","webhook":{"url":"https://rx.test/a"}}],
 		  ` + onComplete + `,"expect":{"calls":[],"error":null,"logged":[]}}`,
 		`{"id":"matcher","runtime_mode":"queue","registered":[
@@ -41,6 +61,12 @@ var conventions = map[string][]string{
 		  {"id":"b","type":"onToolCallError","matcher":"^shell/(?!x)","webhook":{"url":"https://rx.test/b"}}],
 		  "dispatch":{"type":"onToolCallError","event":{"apiName":"run","identifier":"shell","args":{},"assistantMessageId":"m","callIndex":1,"executor":"server","operationId":"op","stepIndex":0,"toolCallId":"c1","error":"boom"}},
 		  "expect":{"calls":["b:fetch"],"error":null,"logged":[]}}`,
+	},
+	"url": {
+		`{"id":"foreign origin","url":"https://rx.test/x","env":{"APP_URL":"https://app.test","INTERNAL_APP_URL":"http://127.0.0.1:3210","VERCEL_AUTOMATION_BYPASS_SECRET":"byp"},"expect":{"qstash_bypass_header":false}}`,
+		`{"id":"own port","url":"https://app.test:443/x?a=%2F#z","env":{"APP_URL":"https://APP.test/base","VERCEL_AUTOMATION_BYPASS_SECRET":"byp"},
+		  "expect":{"qstash_bypass_header":true,"qstash":"https://app.test/x?a=%2F#z"}}`,
+		`{"id":"no secret","url":"/x","env":{"APP_URL":"https://app.test","VERCEL_AUTOMATION_BYPASS_SECRET":""},"expect":{"qstash_bypass_header":false}}`,
 	},
 	"mock": {
 		`{"id":"queue","runtime_mode":"queue","hooks":[{"id":"a","type":"beforeToolCall","handler":[{"mock":{"content":"one","success":true}}]},

@@ -54,10 +54,6 @@ var errHandler = errors.New("handler throws")
 func runDispatch(r *run) {
 	var c dispatchCase
 	r.decode(&c)
-	if slices.ContainsFunc(c.Expect.Calls, func(call string) bool { return strings.HasSuffix(call, ":qstash") }) {
-		r.unsupported = "publishing to QStash"
-		return
-	}
 	if c.Dispatch.Event == nil {
 		r.notUnderstood("dispatch without", "event")
 	}
@@ -90,7 +86,7 @@ func newDispatchRun(r *run, c *dispatchCase) *dispatchRun {
 	if c.QStashToken {
 		env["QSTASH_TOKEN"] = qstashToken
 	}
-	answers := map[string]answer{}
+	answers, relayed := map[string]answer{}, map[string]answer{}
 	for id, raw := range c.Outcomes {
 		var o hookOutcome
 		r.decodePart(raw, &o)
@@ -101,13 +97,13 @@ func newDispatchRun(r *run, c *dispatchCase) *dispatchRun {
 		default:
 			r.notUnderstood("outcome of a handler", o.Handler)
 		}
-		answers[id] = r.answerOf(o.Fetch)
+		answers[id], relayed[id] = r.answerOf(o.Fetch), r.relayAnswer(o.QStash)
 	}
 	emails := &directory{email: func(user string) (string, bool, error) { return user + "@x.test", true, nil }}
 	if c.EmailLookupFails {
 		emails.email = func(string) (string, bool, error) { return "", false, errDirectory }
 	}
-	d.site = r.site(siteConfig{env: env, answers: answers, directory: emails})
+	d.site = r.site(siteConfig{env: env, answers: answers, relayed: relayed, directory: emails})
 	d.event = r.event(c.Dispatch.Type, c.Dispatch.Event)
 	d.operation = d.event.OperationID
 	d.dispatcher = d.build()
@@ -276,7 +272,7 @@ func (d *dispatchRun) secrets() []string {
 	for _, a := range d.site.answers {
 		secrets = append(secrets, string(a.body))
 	}
-	for _, request := range d.site.rec.received() {
+	for _, request := range d.site.rec.all() {
 		secrets = append(secrets, string(request.body))
 	}
 	lists := [][]json.RawMessage{d.c.EnvHooks}

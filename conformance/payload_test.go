@@ -53,6 +53,25 @@ func runPayload(r *run) {
 	if c.ExpectLookups != nil {
 		equal(r, "lookups", *c.ExpectLookups, emails.asked())
 	}
+	if c.Mode == "notification" && c.Cancelled == "" {
+		r.publishPayload(&c)
+	}
+}
+
+// publishPayload wants QStash to get what a fetch gets.
+func (r *run) publishPayload(c *payloadCase) {
+	s := r.site(siteConfig{directory: c.directory(func() {}), env: map[string]string{"QSTASH_TOKEN": qstashToken}})
+	webhook := c.Webhook
+	if webhook == nil {
+		webhook = json.RawMessage(`{}`)
+	}
+	hook := r.hook(c.HookID, c.HookType, webhook)
+	got, code := s.publish(r.t.Context(), &hook, r.withoutFunctions(c.Event))
+	if got == nil {
+		r.problemf("nothing was published: %s", code)
+		return
+	}
+	r.checkPayload(c, got.body)
 }
 
 // directory answers from the case; cancel ends the request during the lookup.

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -29,7 +30,15 @@ type request struct {
 	method string
 	header http.Header
 	body   []byte
+	// road says who it reached: the hook's own receiver, or QStash.
+	road string
 }
+
+// The roads of a delivery, as calls name them.
+const (
+	roadFetch  = "fetch"
+	roadQStash = "qstash"
+)
 
 // recorder remembers in one order what was called.
 type recorder struct {
@@ -53,10 +62,15 @@ func (rec *recorder) called() []string {
 	return append([]string{}, rec.calls...)
 }
 
-func (rec *recorder) received() []request {
+func (rec *recorder) all() []request {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	return append([]request(nil), rec.requests...)
+}
+
+// received are the requests that reached hooks themselves.
+func (rec *recorder) received() []request {
+	return slices.DeleteFunc(rec.all(), func(got request) bool { return got.road != roadFetch })
 }
 
 // receiver stands for the address of one hook. It is the resolver and the
@@ -66,6 +80,8 @@ type receiver struct {
 	hook   string
 	answer answer
 	rec    *recorder
+	// road is what a call is named by; roadFetch unless changed before the first use.
+	road   string
 	closed chan struct{}
 
 	mu sync.Mutex
@@ -78,7 +94,7 @@ type receiver struct {
 }
 
 func newReceiver(hook string, a answer, rec *recorder) *receiver {
-	return &receiver{hook: hook, answer: a, rec: rec, closed: make(chan struct{}), servers: map[string]*httptest.Server{}}
+	return &receiver{hook: hook, answer: a, rec: rec, road: roadFetch, closed: make(chan struct{}), servers: map[string]*httptest.Server{}}
 }
 
 // begin prepares for an attempt. Only what is seen of it after that, at the
@@ -95,7 +111,7 @@ func (rc *receiver) seen() {
 	rc.begun = true
 	rc.mu.Unlock()
 	if !begun {
-		rc.rec.call(rc.hook + ":fetch")
+		rc.rec.call(rc.hook + ":" + rc.road)
 	}
 }
 
@@ -190,6 +206,7 @@ func (rc *receiver) serve(w http.ResponseWriter, req *http.Request) {
 	rc.rec.mu.Lock()
 	rc.rec.requests = append(rc.rec.requests, request{
 		hook: rc.hook, url: scheme + "://" + req.Host + req.RequestURI, method: req.Method, header: req.Header.Clone(), body: body,
+		road: rc.road,
 	})
 	rc.rec.mu.Unlock()
 	if rc.rec.arrived != nil {

@@ -45,6 +45,8 @@ type site struct {
 	r       *run
 	env     tasks.Environment
 	answers map[string]answer
+	// relayed is what QStash says about each hook; it takes everything else.
+	relayed map[string]answer
 	rec     *recorder
 	journal *journal
 	payload *enrich.Builder
@@ -75,6 +77,7 @@ type delivering struct {
 type siteConfig struct {
 	env       map[string]string
 	answers   map[string]answer
+	relayed   map[string]answer
 	directory *directory
 	now       func() time.Time
 	byURL     bool
@@ -82,7 +85,7 @@ type siteConfig struct {
 
 func (r *run) site(cfg siteConfig) *site {
 	s := &site{
-		r: r, env: environment(cfg.env), answers: cfg.answers, rec: &recorder{}, journal: &journal{}, hooks: map[string]*delivering{},
+		r: r, env: environment(cfg.env), answers: cfg.answers, relayed: cfg.relayed, rec: &recorder{}, journal: &journal{}, hooks: map[string]*delivering{},
 		byURL: cfg.byURL,
 	}
 	build := enrich.Config{Logger: s.journal.logger(), Now: cfg.now}
@@ -138,24 +141,14 @@ func (s *site) build(hook string) *delivering {
 		return &delivering{err: err}
 	}
 	s.r.t.Cleanup(func() { client.Close(); rc.close() })
-	cfg := webhook.Config{Env: s.env, HeaderEnv: []string{"*"}, Callers: client, Operator: client, Payloads: s.payload}
-	if _, ok := s.env("QSTASH_TOKEN"); ok {
-		cfg.Publisher = publisher{hook: hook, rec: s.rec}
+	through, err := s.relay(hook)
+	if err != nil {
+		return &delivering{err: err}
 	}
-	deliverer, err := webhook.New(cfg)
+	deliverer, err := webhook.New(webhook.Config{
+		Env: s.env, HeaderEnv: []string{"*"}, Callers: client, Operator: client, Payloads: s.payload, Publisher: through,
+	})
 	return &delivering{receiver: rc, deliverer: deliverer, err: err}
-}
-
-// publisher stands for the relay, and takes everything.
-type publisher struct {
-	hook string
-	rec  *recorder
-}
-
-// Publish implements webhook.Publisher.
-func (p publisher) Publish(context.Context, webhook.Publication) webhook.PublishResult {
-	p.rec.call(p.hook + ":qstash")
-	return webhook.PublishResult{Outcome: webhook.PublishAccepted, Status: 200}
 }
 
 // deliver makes one attempt at a hook outside of any dispatcher.

@@ -26,7 +26,7 @@ func runURL(r *run) {
 	var c urlCase
 	r.decode(&c)
 	env := environment(c.Env)
-	if c.URL == nil && (c.Expect.Fetch != nil || c.Expect.QStash != nil) {
+	if c.URL == nil && (c.Expect.Fetch != nil || c.Expect.QStash != nil || c.Expect.BypassHeader != nil) {
 		r.notUnderstood("case without", "url")
 	}
 	if c.Expect.Fetch != nil {
@@ -41,8 +41,8 @@ func runURL(r *run) {
 	if c.Expect.TimeoutMS != nil {
 		r.checkTimeout(&c)
 	}
-	if c.Expect.BypassHeader != nil {
-		r.unsupported = "publishing to QStash"
+	if c.Expect.QStash != nil || c.Expect.BypassHeader != nil {
+		r.publishURL(&c)
 	}
 }
 
