@@ -131,7 +131,7 @@ func (a *Answerer) settle(c *Claim, v *tasks.Verdict, deadline time.Time) {
 	ctx, cancel := context.WithDeadline(a.settling, deadline)
 	defer cancel()
 	var log *throttle
-	st := &Settlement{Name: c.Name, Verdict: v, Writer: c.Token, Source: tasks.ByWorker}
+	st := &Settlement{Name: c.Name, Verdict: v, Writer: c.Token, Source: tasks.ByWorker, Digest: c.Digest}
 	pause := settlePauseMin
 	for {
 		attempt, end := context.WithTimeout(ctx, attemptTimeout)
@@ -155,7 +155,7 @@ func (a *Answerer) settle(c *Claim, v *tasks.Verdict, deadline time.Time) {
 
 func (a *Answerer) settled(c *Claim, s Settled, err error) {
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound), reused(err):
 		a.metrics.settled(fateEnded)
 	case err != nil:
 		a.line(c).WithField(tasks.LogErr, err).Error("control.settle_failed")

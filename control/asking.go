@@ -50,7 +50,7 @@ func (c *Client) ask(ctx context.Context, p *plan) (tasks.Verdict, error) {
 	began, timeout := p.began, p.question.Timeout
 	posting := c.posting(p, c.inbox.name)
 	a := &asking{
-		Client: c, posting: posting, waiter: c.inbox.join(posting.Name),
+		Client: c, posting: posting, waiter: c.inbox.join(posting.Name, posting.Digest),
 		until: began.Add(timeout - margin(timeout)), deadline: began.Add(timeout),
 		pause: postPauseMin, recheck: recheckMin,
 	}
@@ -76,7 +76,7 @@ func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
 		case <-again:
 			v, again, err = a.look(ctx)
 		case <-end.C:
-			return a.giveUp(), nil
+			return a.giveUp()
 		case <-ctx.Done():
 			if detached(ctx) {
 				return tasks.Verdict{}, pending(tasks.ErrDetached, nil)
@@ -117,6 +117,9 @@ func (a *asking) look(ctx context.Context) (v *tasks.Verdict, again <-chan time.
 	if errors.Is(err, ErrNotFound) {
 		return a.post(ctx)
 	}
+	if err == nil && standing.Digest != a.posting.Digest {
+		err = &ReusedError{ID: a.posting.Name.ID}
+	}
 	return a.stands(standing, err)
 }
 
@@ -131,7 +134,7 @@ func (a *asking) stands(standing Standing, err error) (v *tasks.Verdict, again <
 		a.pause = min(2*a.pause, postPauseMax)
 		return nil, time.After(pause), nil
 	}
-	if _, reused := errors.AsType[*ReusedError](err); reused {
+	if reused(err) {
 		return nil, nil, err
 	}
 	// What stands cannot be read, so it permits nothing.
@@ -142,14 +145,17 @@ func (a *asking) stands(standing Standing, err error) (v *tasks.Verdict, again <
 }
 
 // giveUp settles the question by its failure policy, and reads what stands.
-func (a *asking) giveUp() tasks.Verdict {
+func (a *asking) giveUp() (tasks.Verdict, error) {
 	v, err := a.settle(a.posting.Fallback, max(time.Until(a.deadline), settleTimeout))
-	if err != nil {
+	switch {
+	case reused(err):
+		return tasks.Verdict{}, err
+	case err != nil:
 		a.trouble(err)
-	} else if v.By == tasks.ByAsker {
+	case v.By == tasks.ByAsker:
 		a.line().WithField(tasks.LogOutcome, string(v.Outcome)).Warn("control.unanswered")
 	}
-	return v
+	return v, nil
 }
 
 // cancel settles the question as cancelled, so that its worker stops.

@@ -198,7 +198,7 @@ func (c *Client) Await(ctx context.Context, operationID, id string) (tasks.Verdi
 	if c.inbox == nil {
 		return tasks.Verdict{}, ErrLocal
 	}
-	w := c.inbox.join(c.cfg.Exchange.Name(operationID, id))
+	w := c.inbox.join(c.cfg.Exchange.Name(operationID, id), "")
 	defer c.inbox.leave(w)
 	v, err := c.await(ctx, w)
 	if err != nil {

@@ -26,6 +26,11 @@ type ReusedError struct {
 	ID string
 }
 
+func reused(err error) bool {
+	_, is := errors.AsType[*ReusedError](err)
+	return is
+}
+
 // Error names the id.
 func (e *ReusedError) Error() string {
 	return "question id " + e.ID + " was used before with other content; use a new id for a new question"

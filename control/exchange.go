@@ -28,7 +28,8 @@ type Register interface {
 	// inbox is "". It fails with ErrNotFound when the question is not known.
 	Look(ctx context.Context, n Name, inbox string) (Standing, error)
 	// Settle writes a verdict unless there is one, and returns the one that stands.
-	// It fails with ErrNotFound when the question is not known.
+	// It fails with ErrNotFound when the question is not known, and with *ReusedError
+	// when its id stands for another content.
 	Settle(ctx context.Context, s *Settlement) (Settled, error)
 }
 
@@ -85,6 +86,8 @@ type Posting struct {
 type Standing struct {
 	// Verdict is nil while there is none. It is never nil after the deadline.
 	Verdict *tasks.Verdict
+	// Digest is that of the posting; Post, which compares it, leaves it out.
+	Digest string
 	// Type is the phase of the question; Post leaves it out while there is no verdict.
 	Type tasks.HookType
 	// Left is what remains until the deadline; 0 when there is a verdict.
@@ -102,8 +105,9 @@ type Settlement struct {
 	// Source is who writes. What a worker writes after the deadline is refused, and
 	// the fallback stands.
 	Source tasks.VerdictSource
-	// Digest is that of the posting. With it the verdict stands also when the
-	// question has not arrived, or not yet; "" refuses a question that is not known.
+	// Digest is that of the posting that the verdict is about. With it an asker's
+	// verdict stands also when the question has not arrived, or not yet; "" is about
+	// whatever stands, and refuses a question that is not known.
 	Digest string
 }
 
@@ -130,6 +134,8 @@ type Settled struct {
 // Notice tells that a question has a verdict.
 type Notice struct {
 	Name Name
+	// Digest is that of the posting.
+	Digest string
 	// Verdict is the one that stands.
 	Verdict tasks.Verdict
 }
@@ -145,6 +151,8 @@ type Held struct {
 type Claim struct {
 	Held
 	Question tasks.Question
+	// Digest is that of the posting.
+	Digest string
 	// Fault says why what stands in Redis is no question; nil otherwise. Such a one is
 	// settled by its fallback.
 	Fault error

@@ -40,6 +40,8 @@ type inbox struct {
 // waiter is one waiting call.
 type waiter struct {
 	name Name
+	// digest is that of the question as it was asked here; "" hears of any.
+	digest string
 	// heard holds one verdict, or nil as a hint to look again. The ears send without
 	// blocking, the waiting call receives: when a hint is there already, it finds the
 	// verdict by looking.
@@ -55,8 +57,8 @@ func newInbox(exchange Inboxes, log logrus.FieldLogger) *inbox {
 
 // join adds a waiter and makes sure that the ears are open. It must come before
 // the exchange learns of the waiter, or a verdict could pass unheard.
-func (b *inbox) join(n Name) *waiter {
-	w := &waiter{name: n, heard: make(chan *tasks.Verdict, 1)}
+func (b *inbox) join(n Name, digest string) *waiter {
+	w := &waiter{name: n, digest: digest, heard: make(chan *tasks.Verdict, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting[n] = append(b.waiting[n], w)
@@ -173,7 +175,9 @@ func (b *inbox) tell(notices []Notice) {
 	defer b.mu.Unlock()
 	for i := range notices {
 		for _, w := range b.waiting[notices[i].Name] {
-			w.send(&notices[i].Verdict)
+			if w.digest == "" || w.digest == notices[i].Digest {
+				w.send(&notices[i].Verdict)
+			}
 		}
 	}
 }

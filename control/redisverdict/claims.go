@@ -59,7 +59,7 @@ func readClaims(shard int, token string, rows []any) []control.Claim {
 		c := control.Claim{Held: control.Held{Name: n, Token: token}}
 		c.Question, c.Fault = decodeQuestion(n, text(row, 1))
 		c.Left = time.Duration(number(row, 2)) * time.Millisecond
-		c.Attempt = int(number(row, 3))
+		c.Attempt, c.Digest = int(number(row, 3)), text(row, 4)
 		claims = append(claims, c)
 	}
 	return claims

@@ -50,12 +50,13 @@ func (s *Store) Hear(ctx context.Context, shard int, inbox string) ([]control.No
 	return notices, nil
 }
 
-// appendNotice reads "<question>\n<at>\n<verdict>".
+// appendNotice reads "<question>\n<at>\n<digest>\n<verdict>".
 func appendNotice(notices []control.Notice, shard int, raw string) []control.Notice {
 	qid, rest, ok := strings.Cut(raw, "\n")
-	at, doc, ok2 := strings.Cut(rest, "\n")
-	name, ok3 := parseQuestionID(shard, qid)
-	if !ok || !ok2 || !ok3 {
+	at, rest, ok2 := strings.Cut(rest, "\n")
+	digest, doc, ok3 := strings.Cut(rest, "\n")
+	name, ok4 := parseQuestionID(shard, qid)
+	if !ok || !ok2 || !ok3 || !ok4 {
 		return notices
 	}
 	when, _ := strconv.ParseInt(at, 10, 64)
@@ -63,7 +64,7 @@ func appendNotice(notices []control.Notice, shard int, raw string) []control.Not
 	if err != nil {
 		return notices
 	}
-	return append(notices, control.Notice{Name: name, Verdict: verdict})
+	return append(notices, control.Notice{Name: name, Digest: digest, Verdict: verdict})
 }
 
 // Rouse makes a call of Hear return.

@@ -49,6 +49,7 @@ func (s *Store) Look(ctx context.Context, n control.Name, inbox string) (control
 		fallback, _ := decodeVerdict(text(rows, 2), 0)
 		standing.Type = fallback.Type
 	}
+	standing.Digest = text(rows, 3)
 	return standing, err
 }
 
@@ -75,13 +76,9 @@ func (s *Store) Settle(ctx context.Context, st *control.Settlement) (control.Set
 			return control.Settled{}, err
 		}
 	}
-	digest := st.Digest
-	if st.Source == tasks.ByWorker {
-		digest = ""
-	}
 	rows, err := s.run(
 		ctx, s.scripts.settle, st.Name.Shard, questionID(st.Name), st.Writer, verdict, s.keep,
-		string(st.Source), digest,
+		string(st.Source), st.Digest,
 	)
 	if err != nil {
 		return control.Settled{}, err
@@ -89,6 +86,8 @@ func (s *Store) Settle(ctx context.Context, st *control.Settlement) (control.Set
 	fate := control.Fate(text(rows, 0))
 	switch fate {
 	case control.FateWon, control.FateStood, control.FateLate:
+	case wordReused:
+		return control.Settled{}, &control.ReusedError{ID: st.Name.ID}
 	default:
 		return control.Settled{}, control.ErrNotFound
 	}

@@ -5,7 +5,7 @@
 -- ARGV[3] ms for which a verdict is kept   ARGV[4] token, which no other claim has
 --
 -- Returns {claim, ...}, a claim being {question, document, ms until the deadline,
--- attempt}.
+-- attempt, digest}.
 --
 -- Atomic, because taking a question off the list without leaving a lease would
 -- lose it when the worker dies in between.
@@ -15,7 +15,7 @@ local out, bytes = {}, 0
 
 local function take(qid)
   local key = P .. 'q:' .. qid
-  local h = call('HMGET', key, 'st', 'dl', 'n', 'doc')
+  local h = call('HMGET', key, 'st', 'dl', 'n', 'doc', 'dig')
   if h[1] ~= 'w' then return nil end
   local left, n = tonumber(h[2] or '0') - now, tonumber(h[3] or '0') + 1
   if left <= 0 then
@@ -26,7 +26,7 @@ local function take(qid)
   call('ZADD', P .. 'held', now + lease, qid)
   outlast(P .. 'held', left + keep)
   call('HSET', key, 'st', 'c', 'tok', ARGV[4], 'n', n)
-  return { qid, h[4] or '', left, n }
+  return { qid, h[4] or '', left, n, h[5] or '' }
 end
 
 -- Large questions go in several claims, so that they do not hold up the shard.

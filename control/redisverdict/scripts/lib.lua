@@ -43,7 +43,7 @@ local function finish(qid, q, verdict, by, now, keep, own)
   call('SET', P .. 'v:' .. qid, now .. ' ' .. by .. ' ' .. (q.digest or '') .. '\n' .. verdict, 'PX', keep)
   for inbox in string.gmatch(q.inboxes or '', '%S+') do
     if inbox ~= own then
-      push('RPUSH', P .. 'inbox:' .. inbox, qid .. '\n' .. now .. '\n' .. verdict, 60000)
+      push('RPUSH', P .. 'inbox:' .. inbox, qid .. '\n' .. now .. '\n' .. (q.digest or '') .. '\n' .. verdict, 60000)
     end
   end
 end
