@@ -62,12 +62,6 @@ var conventions = map[string][]string{
 		  "dispatch":{"type":"onToolCallError","event":{"apiName":"run","identifier":"shell","args":{},"assistantMessageId":"m","callIndex":1,"executor":"server","operationId":"op","stepIndex":0,"toolCallId":"c1","error":"boom"}},
 		  "expect":{"calls":["b:fetch"],"error":null,"logged":[]}}`,
 	},
-	"url": {
-		`{"id":"foreign origin","url":"https://rx.test/x","env":{"APP_URL":"https://app.test","INTERNAL_APP_URL":"http://127.0.0.1:3210","VERCEL_AUTOMATION_BYPASS_SECRET":"byp"},"expect":{"qstash_bypass_header":false}}`,
-		`{"id":"own port","url":"https://app.test:443/x?a=%2F#z","env":{"APP_URL":"https://APP.test/base","VERCEL_AUTOMATION_BYPASS_SECRET":"byp"},
-		  "expect":{"qstash_bypass_header":true,"qstash":"https://app.test/x?a=%2F#z"}}`,
-		`{"id":"no secret","url":"/x","env":{"APP_URL":"https://app.test","VERCEL_AUTOMATION_BYPASS_SECRET":""},"expect":{"qstash_bypass_header":false}}`,
-	},
 	"mock": {
 		`{"id":"queue","runtime_mode":"queue","hooks":[{"id":"a","type":"beforeToolCall","handler":[{"mock":{"content":"one","success":true}}]},
 		  {"id":"w","type":"beforeToolCall","webhook":{"url":"https://rx.test/w"}}],"expect":{"result":null,"called":[],"mock_returns":[],"webhooks_from_this_call":[]}}`,
@@ -157,6 +151,10 @@ var conventions = map[string][]string{
 		  "expect":{"headers":{"content-type":"application/json","x-a":"é","accept":"text/plain"}}}`,
 	},
 	"url": {
+		`{"id":"foreign origin","url":"https://rx.test/x","env":{"APP_URL":"https://app.test","INTERNAL_APP_URL":"http://127.0.0.1:3210","VERCEL_AUTOMATION_BYPASS_SECRET":"byp"},"expect":{"qstash_bypass_header":false}}`,
+		`{"id":"own port","url":"https://app.test:443/x?a=%2F#z","env":{"APP_URL":"https://APP.test/base","VERCEL_AUTOMATION_BYPASS_SECRET":"byp"},
+		  "expect":{"qstash_bypass_header":true,"qstash":"https://app.test/x?a=%2F#z"}}`,
+		`{"id":"no secret","url":"/x","env":{"APP_URL":"https://app.test","VERCEL_AUTOMATION_BYPASS_SECRET":""},"expect":{"qstash_bypass_header":false}}`,
 		`{"id":"bare address","url":"https://[::1]:8443/a b?q=ü#f","env":{},"timeout":0.5,
 		  "expect":{"fetch":"https://[::1]:8443/a%20b?q=%C3%BC#f","qstash":"https://[::1]:8443/a%20b?q=%C3%BC#f","timeout_ms":500}}`,
 	},
