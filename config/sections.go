@@ -20,6 +20,7 @@ type Config struct {
 	Control Control `yaml:"control"`
 	Retry   Retry   `yaml:"retry"`
 	Webhook Webhook `yaml:"webhook"`
+	QStash  QStash  `yaml:"qstash"`
 	API     API     `yaml:"api"`
 	Enrich  Enrich  `yaml:"enrich"`
 	Log     Log     `yaml:"log"`
@@ -181,6 +182,51 @@ type Webhook struct {
 	UserAgentSuffix string `yaml:"user_agent_suffix" env:"GANTRY_USER_AGENT_SUFFIX"`
 }
 
+// QStash says how hooks with "delivery: qstash" are published, and who may hand
+// tasks in through QStash. Publishing needs a token. The endpoint for tasks, POST
+// /v1/qstash/tasks, is open when there is a public URL and a signing key.
+type QStash struct {
+	// URL is the base address of QStash's API, that of the account's region. It must
+	// be https, except for this machine and for development keys.
+	URL string `yaml:"url" env:"QSTASH_URL"`
+	// Token is the token of QStash's API. Empty means that nothing is published: such
+	// hooks are sent directly, or fail if their fallback is none.
+	Token Secret `yaml:"token" env:"QSTASH_TOKEN"`
+	// CurrentSigningKey is the key with which QStash signs now.
+	CurrentSigningKey Secret `yaml:"current_signing_key" env:"QSTASH_CURRENT_SIGNING_KEY"`
+	// NextSigningKey is the key with which QStash signs after the next rotation.
+	// Without it, nothing that QStash sends is let in after one.
+	NextSigningKey Secret `yaml:"next_signing_key" env:"QSTASH_NEXT_SIGNING_KEY"`
+	// Keys says which signing keys are good enough: production refuses the published
+	// keys of QStash's local server, with which anybody can sign; development takes
+	// them, and a URL without TLS.
+	Keys string `yaml:"keys" env:"GANTRY_QSTASH_KEYS"`
+	// PublicURL is the address under which QStash reaches this process, without the
+	// path of the endpoint. What is signed for any other is refused, to the letter.
+	// Empty means that the endpoint is closed.
+	PublicURL string `yaml:"public_url" env:"GANTRY_PUBLIC_URL"`
+	// Listen is the address and port of the endpoint of a worker, which has no API.
+	Listen string `yaml:"listen" env:"GANTRY_QSTASH_LISTEN"`
+	// DirectKey is the key with which runtimes sign what they bring to the endpoint
+	// themselves when QStash takes nothing: several during a rotation, with spaces
+	// between them. Empty means that only QStash comes in.
+	DirectKey Secret `yaml:"direct_key" env:"GANTRY_QSTASH_DIRECT_KEY"`
+	// Retries is how often QStash repeats a failed attempt, at the pace of the retry
+	// section. A hook's own attempts replace it. More than the account's plan allows
+	// makes it refuse every message.
+	Retries int `yaml:"retries" env:"GANTRY_QSTASH_RETRIES"`
+	// Timeout bounds one call of QStash's API.
+	Timeout time.Duration `yaml:"timeout" env:"GANTRY_QSTASH_TIMEOUT"`
+	// Label names this deployment's messages in QStash's log.
+	Label string `yaml:"label" env:"GANTRY_QSTASH_LABEL"`
+	// MaxBody bounds a message, both ways. It should be what the account's plan takes.
+	MaxBody Size `yaml:"max_body" env:"GANTRY_QSTASH_MAX_BODY"`
+	// Patience is how long a task waits for an earlier one of its operation that never
+	// came. A short one gives up the order after a short trouble; a long one delays
+	// what comes behind a task that is lost.
+	Patience time.Duration `yaml:"patience" env:"GANTRY_QSTASH_PATIENCE"`
+}
+
 // API is the HTTP door for runtimes and operators.
 type API struct {
 	// Listen is the address and port to listen on; port 0 takes a free one. An
@@ -278,6 +324,16 @@ func Defaults() *Config {
 			ClientErrorAttempts: 5,
 		},
 		Webhook: Webhook{HeaderEnv: []string{"HOOK_*"}},
+		QStash: QStash{
+			URL:      "https://qstash.upstash.io",
+			Keys:     KeysProduction,
+			Listen:   "127.0.0.1:8485",
+			Retries:  5,
+			Timeout:  10 * time.Second,
+			Label:    "gantry",
+			MaxBody:  1 << 20,
+			Patience: time.Minute,
+		},
 		API: API{
 			Listen:          "127.0.0.1:8484",
 			MaxBody:         1 << 20,

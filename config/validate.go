@@ -31,6 +31,12 @@ const (
 	UnknownContinues = "continue"
 )
 
+// The values of QStash.Keys.
+const (
+	KeysProduction  = "production"
+	KeysDevelopment = "development"
+)
+
 // longestQuestion bounds the time of a question: what waits longer is no answer
 // but a gate.
 const longestQuestion = time.Hour
@@ -78,6 +84,7 @@ func (c *Config) check() problems {
 	checkControl(&p, c.Control)
 	checkRetry(&p, c.Retry)
 	checkWebhook(&p, c.Webhook)
+	checkQStash(&p, c.QStash)
 	checkAPI(&p, c.API)
 	checkEnrich(&p, c.Enrich)
 	p.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
