@@ -61,6 +61,7 @@ type cli struct {
 	Hooks    hooksCmd    `cmd:"" help:"Check files of hooks, and explain which of them decide about a tool call."`
 	Conf     confCmd     `cmd:"" name:"config" help:"Check and document the settings."`
 	QStash   qstashCmd   `cmd:"" name:"qstash" help:"Try QStash on this machine."`
+	Verify   verifyCmd   `cmd:"" help:"Check the signature of a captured request."`
 	Bench    benchCmd    `cmd:"" help:"Measure, next to raw asynq and plain HTTP."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
