@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -74,7 +76,7 @@ func (c AnswererConfig) withDefaults() AnswererConfig {
 		c.ID = tasks.NewID()
 	}
 	if c.Logger == nil {
-		c.Logger = silent()
+		c.Logger = logging.Silent()
 	}
 	return c
 }
@@ -162,22 +164,22 @@ func (a *Answerer) Stop(ctx context.Context) error {
 	first := false
 	a.stopOnce.Do(func() { first = true; close(a.stopping) })
 	if !first {
-		return await(ctx, a.ended)
+		return wait.For(ctx, a.ended)
 	}
 	defer close(a.ended)
 	grace, cancel := context.WithTimeoutCause(ctx, a.cfg.Grace, ErrStopped)
 	defer cancel()
-	idle := after(func() { a.takers.Wait(); a.evaluations.Wait() })
-	graceful := await(grace, idle) == nil
+	idle := wait.Returned(func() { a.takers.Wait(); a.evaluations.Wait() })
+	graceful := wait.For(grace, idle) == nil
 	a.endWork(ErrStopped)
 	// The caller's time may be over by now.
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancelLast()
-	err := await(last, idle)
+	err := wait.For(last, idle)
 	a.endSettling(ErrStopped)
 	end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancelEnd()
-	err = errors.Join(err, await(end, after(a.keepers.Wait)))
+	err = errors.Join(err, wait.For(end, wait.Returned(a.keepers.Wait)))
 	a.log.WithField(tasks.LogGraceful, graceful).Info("control.stopped")
 	return err
 }
@@ -195,41 +197,7 @@ func (a *Answerer) Ready() error {
 	return nil
 }
 
-func (a *Answerer) stopped() bool {
-	select {
-	case <-a.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (a *Answerer) stopped() bool { return wait.Closed(a.stopping) }
 
 // pause waits, unless the answerer is stopped first.
-func (a *Answerer) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-a.stopping:
-	}
-}
-
-// after returns a channel that is closed when f has returned.
-func after(f func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	return done
-}
-
-// await waits for a channel or the end of ctx.
-func await(ctx context.Context, done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (a *Answerer) pause(d time.Duration) { wait.Pause(a.stopping, d) }

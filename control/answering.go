@@ -9,6 +9,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -130,7 +132,7 @@ func (a *Answerer) settle(c *Claim, v *tasks.Verdict, deadline time.Time) {
 	}
 	ctx, cancel := context.WithDeadline(a.settling, deadline)
 	defer cancel()
-	var log *throttle
+	var log *logging.Throttle
 	st := &Settlement{Name: c.Name, Verdict: v, Writer: c.Token, Source: tasks.ByWorker, Digest: c.Digest}
 	pause := settlePauseMin
 	for {
@@ -142,10 +144,10 @@ func (a *Answerer) settle(c *Claim, v *tasks.Verdict, deadline time.Time) {
 			return
 		}
 		if log == nil {
-			log = newThrottle(a.line(c))
+			log = logging.NewThrottle(a.line(c))
 		}
-		log.warn("control.settle_failed", err)
-		if !rest(ctx, jitter(pause)) {
+		log.Warn("control.settle_failed", err)
+		if !wait.Pause(ctx.Done(), wait.Jitter(pause)) {
 			a.metrics.settled(fateGivenUp)
 			return
 		}

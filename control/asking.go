@@ -3,11 +3,11 @@ package control
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -126,11 +126,11 @@ func (a *asking) look(ctx context.Context) (v *tasks.Verdict, again <-chan time.
 func (a *asking) stands(standing Standing, err error) (v *tasks.Verdict, again <-chan time.Time, _ error) {
 	switch {
 	case err == nil:
-		pause := jitter(a.recheck)
+		pause := wait.Jitter(a.recheck)
 		a.pause, a.recheck = postPauseMin, min(2*a.recheck, recheckMax)
 		return standing.Verdict, time.After(pause), nil
 	case errors.Is(err, ErrUnavailable):
-		pause := jitter(a.pause)
+		pause := wait.Jitter(a.pause)
 		a.pause = min(2*a.pause, postPauseMax)
 		return nil, time.After(pause), nil
 	}
@@ -193,9 +193,4 @@ func (a *asking) trouble(err error) {
 func (a *asking) line() *logrus.Entry {
 	q := a.posting.Question
 	return a.log.WithField(tasks.LogOperationID, q.OperationID).WithField(tasks.LogQuestionID, q.ID)
-}
-
-// jitter spreads d over three quarters to five quarters of itself.
-func jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -220,7 +221,7 @@ func (c *Client) await(ctx context.Context, w *waiter) (tasks.Verdict, error) {
 			// The register knows the deadline: past it, it has a verdict.
 			after, pause = standing.Left+time.Millisecond, postPauseMin
 		case errors.Is(err, ErrUnavailable):
-			after, pause = jitter(pause), min(2*pause, postPauseMax)
+			after, pause = wait.Jitter(pause), min(2*pause, postPauseMax)
 		default:
 			return tasks.Verdict{}, err
 		}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -79,7 +79,7 @@ func (c Config) withDefaults() Config {
 		c.UnknownEnvironment = tasks.PolicyBlock
 	}
 	if c.Logger == nil {
-		c.Logger = silent()
+		c.Logger = logging.Silent()
 	}
 	return c
 }
@@ -94,12 +94,6 @@ func (c Config) validate() error {
 		return fmt.Errorf("control: UnknownEnvironment %q is neither block nor continue", c.UnknownEnvironment)
 	}
 	return nil
-}
-
-func silent() logrus.FieldLogger {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return l
 }
 
 // margin is how long before its deadline an asker gives a question up, so that

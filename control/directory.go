@@ -2,13 +2,14 @@ package control
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -64,7 +65,7 @@ func (d *directory) controls(ctx context.Context, patience time.Duration) (hooks
 
 // run looks until ctx ends.
 func (d *directory) run(ctx context.Context) {
-	log := newThrottle(d.log)
+	log := logging.NewThrottle(d.log)
 	d.look(ctx, log)
 	close(d.looked)
 	for {
@@ -72,22 +73,22 @@ func (d *directory) run(ctx context.Context) {
 		if d.learned.Load() == nil {
 			pause = directoryAgain
 		}
-		if !rest(ctx, pause*3/4+rand.N(pause/2)) {
+		if !wait.Pause(ctx.Done(), wait.Jitter(pause)) {
 			return
 		}
 		d.look(ctx, log)
 	}
 }
 
-func (d *directory) look(ctx context.Context, log *throttle) {
+func (d *directory) look(ctx context.Context, log *logging.Throttle) {
 	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
 	defer cancel()
 	workers, err := d.source.Workers(ctx)
 	if err != nil {
-		log.warn("control.directory_failed", err)
+		log.Warn("control.directory_failed", err)
 		return
 	}
-	log.recovered("control.directory_recovered")
+	log.Recovered("control.directory_recovered")
 	if len(workers) == 0 {
 		return
 	}
@@ -120,16 +121,4 @@ func sameControl(a, b *tasks.Hook) bool {
 		return false
 	}
 	return a.Matcher == nil || *a.Matcher == *b.Matcher
-}
-
-// rest pauses; it reports false when ctx ended first.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

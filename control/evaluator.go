@@ -3,11 +3,11 @@ package control
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/webhook"
 )
@@ -63,10 +63,7 @@ func NewEvaluator(cfg EvaluatorConfig) (*Evaluator, error) {
 		e.environment = func() ([]tasks.Hook, error) { return nil, nil }
 	}
 	if e.log == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		silent.SetLevel(logrus.PanicLevel)
-		e.log = silent
+		e.log = logging.Silent()
 	}
 	return e, nil
 }

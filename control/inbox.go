@@ -2,13 +2,14 @@ package control
 
 import (
 	"context"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -109,32 +110,25 @@ func (b *inbox) close() {
 	b.ears.Wait()
 }
 
-func (b *inbox) isClosing() bool {
-	select {
-	case <-b.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (b *inbox) isClosing() bool { return wait.Closed(b.closing) }
 
 // listen hears one shard until the inbox is closed.
 func (b *inbox) listen(shard int) {
-	log := newThrottle(b.log.WithField(tasks.LogShard, shard))
+	log := logging.NewThrottle(b.log.WithField(tasks.LogShard, shard))
 	pause := hearPauseMin
 	for !b.isClosing() {
-		notices, err := b.hear(shard, log.failing)
+		notices, err := b.hear(shard, log.Failing())
 		if err != nil {
 			if b.isClosing() {
 				return
 			}
-			log.warn("control.inbox_lost", err)
-			b.pause(pause/2 + rand.N(pause))
+			log.Warn("control.inbox_lost", err)
+			wait.Pause(b.closing, wait.Jitter(pause))
 			pause = min(2*pause, hearPauseMax)
 			continue
 		}
-		if log.failing {
-			log.recovered("control.inbox_heard")
+		if log.Failing() {
+			log.Recovered("control.inbox_heard")
 			// What was told while the ear was deaf may be gone.
 			b.hint(shard)
 		}
@@ -157,15 +151,6 @@ func (b *inbox) hear(shard int, failing bool) ([]Notice, error) {
 		}
 	}
 	return b.exchange.Hear(context.Background(), shard, b.name)
-}
-
-func (b *inbox) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-b.closing:
-	}
 }
 
 // tell hands verdicts to those who wait. One that nobody waits for came late, or

@@ -2,9 +2,10 @@ package control
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -12,7 +13,7 @@ import (
 // what nobody waits for any more. Each shard has its own beat, so that one that
 // does not answer costs no other its leases.
 func (a *Answerer) beat(shard int) {
-	log := newThrottle(a.log.WithField(tasks.LogShard, shard))
+	log := logging.NewThrottle(a.log.WithField(tasks.LogShard, shard))
 	tick := time.NewTicker(a.cfg.Heartbeat)
 	defer tick.Stop()
 	for {
@@ -29,10 +30,10 @@ func (a *Answerer) beat(shard int) {
 		ended, err := a.cfg.Exchange.Renew(ctx, shard, held)
 		cancel()
 		if err != nil {
-			log.warn("control.renew_failed", err)
+			log.Warn("control.renew_failed", err)
 			continue
 		}
-		log.recovered("control.renew_recovered")
+		log.Recovered("control.renew_recovered")
 		for _, h := range ended {
 			a.inHand.end(h)
 		}
@@ -42,23 +43,23 @@ func (a *Answerer) beat(shard int) {
 // sweep offers the questions of dead workers again. Every worker does it; no
 // leader is needed.
 func (a *Answerer) sweep(shard int) {
-	log := newThrottle(a.log.WithField(tasks.LogShard, shard))
+	log := logging.NewThrottle(a.log.WithField(tasks.LogShard, shard))
 	for !a.stopped() {
 		a.sweepOnce(shard, log)
-		// A little jitter keeps many workers from sweeping in step.
-		a.pause(a.cfg.Sweep - a.cfg.Sweep/8 + rand.N(a.cfg.Sweep/4+1))
+		// Jitter keeps many workers from sweeping in step.
+		a.pause(wait.Jitter(a.cfg.Sweep))
 	}
 }
 
-func (a *Answerer) sweepOnce(shard int, log *throttle) {
+func (a *Answerer) sweepOnce(shard int, log *logging.Throttle) {
 	ctx, cancel := context.WithTimeout(a.settling, attemptTimeout)
 	defer cancel()
 	s, err := a.cfg.Exchange.Sweep(ctx, shard)
 	if err != nil {
-		log.warn("control.sweep_failed", err)
+		log.Warn("control.sweep_failed", err)
 		return
 	}
-	log.recovered("control.sweep_recovered")
+	log.Recovered("control.sweep_recovered")
 	a.metrics.expired.Add(float64(s.Again + s.GivenUp))
 	if s.Again+s.GivenUp > 0 {
 		a.log.WithField(tasks.LogShard, shard).WithField(tasks.LogCount, s.Again+s.GivenUp).Warn("control.lease_expired")

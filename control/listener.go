@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -23,7 +24,7 @@ const (
 // there are none. It looks before it waits, so a wake-up that came earlier is
 // never missed.
 func (a *Answerer) listen(shard int) {
-	log := newThrottle(a.log.WithField(tasks.LogShard, shard))
+	log := logging.NewThrottle(a.log.WithField(tasks.LogShard, shard))
 	wait := time.Duration(0)
 	for !a.stopped() {
 		n := a.take(wait > 0)
@@ -37,20 +38,20 @@ func (a *Answerer) listen(shard int) {
 			continue
 		}
 		a.failing[shard].Store(nil)
-		log.recovered("control.claim_recovered")
+		log.Recovered("control.claim_recovered")
 		if wait = claimWait; claimed == n {
 			wait = 0 // there may be more
 		}
 	}
 }
 
-func (a *Answerer) fault(shard int, log *throttle, err error) {
+func (a *Answerer) fault(shard int, log *logging.Throttle, err error) {
 	if a.stopped() {
 		return
 	}
 	reason := "control.claim_failed: " + err.Error()
 	a.failing[shard].Store(&reason)
-	log.warn("control.claim_failed", err)
+	log.Warn("control.claim_failed", err)
 	a.pause(faultPause)
 }
 

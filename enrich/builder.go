@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/webhook"
 )
@@ -63,9 +63,7 @@ func New(config Config) (*Builder, error) {
 		config.Now = time.Now
 	}
 	if config.Logger == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		config.Logger = silent
+		config.Logger = logging.Silent()
 	}
 	if config.CacheSize == 0 {
 		config.CacheSize = DefaultCacheSize

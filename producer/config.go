@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/webhook"
 )
@@ -95,9 +95,7 @@ func (c Config) withDefaults() Config {
 		c.EnvironmentHooks = func() ([]tasks.Hook, error) { return nil, nil }
 	}
 	if c.Logger == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		c.Logger = silent
+		c.Logger = logging.Silent()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -12,7 +13,7 @@ import (
 // stopped. Each shard has its own beat, so that one that does not answer costs no
 // other its leases.
 func (w *Worker) beat(shard int) {
-	log := newThrottle(w.log.WithField(tasks.LogShard, shard))
+	log := logging.NewThrottle(w.log.WithField(tasks.LogShard, shard))
 	tick := time.NewTicker(w.cfg.Heartbeat)
 	defer tick.Stop()
 	for {
@@ -23,9 +24,9 @@ func (w *Worker) beat(shard int) {
 		}
 		if held := w.held.of(shard); len(held) > 0 {
 			if err := w.renew(shard, held); err != nil {
-				log.warn("worker.renew_failed", err)
+				log.Warn("worker.renew_failed", err)
 			} else {
-				log.recovered("worker.renew_recovered")
+				log.Recovered("worker.renew_recovered")
 			}
 		}
 	}

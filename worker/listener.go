@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -20,7 +21,7 @@ const faultPause = 500 * time.Millisecond
 // while there are none. It looks before it waits, so a wake-up that came
 // earlier is never missed.
 func (w *Worker) listen(shard int) {
-	log := newThrottle(w.log.WithField(tasks.LogShard, shard))
+	log := logging.NewThrottle(w.log.WithField(tasks.LogShard, shard))
 	wait := time.Duration(0)
 	for !w.stopped() {
 		if _, err := w.cfg.EnvironmentHooks(); err != nil {
@@ -42,7 +43,7 @@ func (w *Worker) listen(shard int) {
 			continue
 		}
 		w.health.clear(shard)
-		log.recovered("worker.recovered")
+		log.Recovered("worker.recovered")
 		if wait = waitTimeout; claimed == n {
 			wait = 0 // there may be more
 		}
@@ -59,12 +60,12 @@ func (w *Worker) keep(n int) int {
 	return 1
 }
 
-func (w *Worker) fault(shard int, log *throttle, event string, err error) {
+func (w *Worker) fault(shard int, log *logging.Throttle, event string, err error) {
 	if errors.Is(err, context.Canceled) && w.stopped() {
 		return
 	}
 	w.health.set(shard, event+": "+err.Error())
-	log.warn(event, err)
+	log.Warn(event, err)
 	w.pause(faultPause)
 }
 

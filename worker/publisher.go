@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -15,7 +16,7 @@ const publishPeriod = 2 * time.Second
 
 // republish keeps what producers know of this worker current.
 func (w *Worker) republish() {
-	log := newThrottle(w.log)
+	log := logging.NewThrottle(w.log)
 	for {
 		w.pause(publishPeriod)
 		if w.stopped() {
@@ -23,9 +24,9 @@ func (w *Worker) republish() {
 		}
 		ctx, cancel := context.WithTimeout(w.work, claimTimeout)
 		if err := errors.Join(w.publish(ctx), w.noticeLoss(ctx)); err != nil {
-			log.warn("worker.publish_failed", err)
+			log.Warn("worker.publish_failed", err)
 		} else {
-			log.recovered("worker.publish_recovered")
+			log.Recovered("worker.publish_recovered")
 		}
 		cancel()
 	}

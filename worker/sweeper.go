@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -17,7 +18,7 @@ const (
 
 // sweep revives what is due in one shard. Every worker does it; no leader is needed.
 func (w *Worker) sweep(shard int) {
-	log := newThrottle(w.log.WithField(tasks.LogShard, shard))
+	log := logging.NewThrottle(w.log.WithField(tasks.LogShard, shard))
 	for !w.stopped() {
 		next := w.sweepOnce(shard, log)
 		w.rest(shard, next)
@@ -36,15 +37,15 @@ func (w *Worker) rest(shard int, next time.Duration) {
 	}
 }
 
-func (w *Worker) sweepOnce(shard int, log *throttle) time.Duration {
+func (w *Worker) sweepOnce(shard int, log *logging.Throttle) time.Duration {
 	ctx, cancel := context.WithTimeout(w.work, claimTimeout)
 	defer cancel()
 	s, err := w.cfg.Store.Sweep(ctx, shard, sweepLimit)
 	if err != nil {
-		log.warn("worker.sweep_failed", err)
+		log.Warn("worker.sweep_failed", err)
 		return sweepPeriod
 	}
-	log.recovered("worker.sweep_recovered")
+	log.Recovered("worker.sweep_recovered")
 	w.metrics.revived.Add(float64(s.Expired))
 	if s.Expired > 0 {
 		w.log.WithField(tasks.LogShard, shard).WithField(tasks.LogCount, s.Expired).Warn("lane.lease_expired")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -148,14 +149,14 @@ func (w *Worker) Stop(ctx context.Context) error {
 	first := false
 	w.stopOnce.Do(func() { first = true; close(w.stopping) })
 	if !first {
-		return await(ctx, w.ended)
+		return wait.For(ctx, w.ended)
 	}
 	defer close(w.ended)
-	background := after(w.stopBackground)
+	background := wait.Returned(w.stopBackground)
 	grace, cancelGrace := context.WithTimeoutCause(ctx, w.cfg.Grace, ErrStopped)
 	defer cancelGrace()
 	slots := &homecoming{slots: w.slots, away: w.cfg.Concurrency}
-	graceful := errors.Join(slots.wait(grace), await(grace, background))
+	graceful := errors.Join(slots.wait(grace), wait.For(grace, background))
 	w.endWork(ErrStopped)
 	// The caller's time may be over by now.
 	settle, cancelSettle := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
@@ -164,7 +165,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 	w.endSettling(ErrStopped)
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancelLast()
-	err = errors.Join(err, slots.wait(last), await(last, after(w.actors.Wait)), await(last, background))
+	err = errors.Join(err, slots.wait(last), wait.For(last, wait.Returned(w.actors.Wait)), wait.For(last, background))
 	if e := w.cfg.Store.Withdraw(last, w.cfg.ID); e != nil {
 		w.log.WithField(tasks.LogErr, e).Warn("worker.withdraw_failed")
 	}
@@ -187,7 +188,7 @@ type homecoming struct {
 
 func (h *homecoming) wait(ctx context.Context) error {
 	for h.away > 0 {
-		if err := await(ctx, h.slots); err != nil {
+		if err := wait.For(ctx, h.slots); err != nil {
 			return err
 		}
 		h.away--
@@ -195,45 +196,11 @@ func (h *homecoming) wait(ctx context.Context) error {
 	return nil
 }
 
-// after returns a channel that is closed when f has returned.
-func after(f func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	return done
-}
-
-// await waits for a channel or the end of ctx.
-func await(ctx context.Context, done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // stopped reports whether Stop was called.
-func (w *Worker) stopped() bool {
-	select {
-	case <-w.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (w *Worker) stopped() bool { return wait.Closed(w.stopping) }
 
 // pause waits, unless the worker is stopped first.
-func (w *Worker) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.stopping:
-	}
-}
+func (w *Worker) pause(d time.Duration) { wait.Pause(w.stopping, d) }
 
 // Ready reports why the worker cannot deliver now, or nil.
 func (w *Worker) Ready() error {

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
 	"github.com/gantry-hooks/gantry/control"
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -104,9 +104,7 @@ func (c Config) withDefaults() Config {
 		c.MaxBackground = DefaultMaxBackground
 	}
 	if c.Logger == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		c.Logger = silent
+		c.Logger = logging.Silent()
 	}
 	return c
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/producer"
 	"github.com/gantry-hooks/gantry/tasks"
 )
@@ -130,9 +130,7 @@ func (c Config) withDefaults() Config {
 		c.CheckTimeout = DefaultCheckTimeout
 	}
 	if c.Logger == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		c.Logger = silent
+		c.Logger = logging.Silent()
 	}
 	return c
 }
