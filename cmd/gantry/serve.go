@@ -44,9 +44,14 @@ time, and a worker that dies is replaced within seconds. It needs REDIS_URL. SIG
 deliveries finish (worker.grace) and hands the rest back; a second one ends it at once; SIGHUP reads the env
 file again.
 
+With GANTRY_PUBLIC_URL and QStash's signing keys it also takes tasks from QStash, at POST /v1/qstash/tasks on
+qstash.listen. Then REDIS_URL may be left out: QStash keeps, repeats and paces the tasks, and the worker delivers each
+as it comes. Run one such worker, because it remembers what is done in memory only.
+
 Examples:
 
   REDIS_URL=redis://127.0.0.1:6379 gantry worker
+  GANTRY_PUBLIC_URL=https://hooks.example.com gantry --set qstash.listen=:8485 worker
   gantry --set worker.concurrency=200 --set metrics.listen=:9090 worker`
 }
 

@@ -27,6 +27,9 @@ const (
 	headerRetried      = "Upstash-Retried"
 )
 
+// bodyTimeout bounds the arrival of a message.
+const bodyTimeout = 30 * time.Second
+
 // The results, as answers, logs and metrics name them. The set is closed.
 const (
 	resultStored       = "stored"
@@ -120,7 +123,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	if a := d.answer(r); a.status != 0 {
+	if a := d.answer(w, r); a.status != 0 {
 		d.metrics.WithLabelValues(a.result).Inc()
 		a.write(w)
 	}
@@ -128,14 +131,19 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer reads a request and has it handled; the zero answer is for a client that
 // is gone.
-func (d *Door) answer(r *http.Request) answer {
+func (d *Door) answer(w http.ResponseWriter, r *http.Request) answer {
 	if d.draining() {
 		return answer{status: http.StatusServiceUnavailable, result: resultUnavailable, wait: runningWait}
 	}
 	if r.ContentLength > d.config.MaxBody {
 		return finally(resultTooLarge, "")
 	}
+	// Who sends slowly holds nothing for long. A server that cannot bound it has bounds
+	// of its own.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(io.LimitReader(r.Body, d.config.MaxBody+1))
+	_ = control.SetReadDeadline(time.Time{})
 	switch {
 	case int64(len(body)) > d.config.MaxBody:
 		return finally(resultTooLarge, "")

@@ -48,12 +48,17 @@ func (a *App) composeAPI(ctx context.Context) error {
 		return err
 	}
 	server := newHTTPServer(serverParams{
-		name: ServerAPI, address: cfg.API.Listen, handler: api.Handler(), stopTimeout: cfg.API.ShutdownTimeout,
+		name: ServerAPI, address: cfg.API.Listen, handler: a.withDoor(api.Handler()), stopTimeout: cfg.API.ShutdownTimeout,
 	})
 	if a.params.NextFreePort {
 		server.ports = freePortTries
 	}
-	server.drain = api.Drain
+	server.drain = func() {
+		api.Drain()
+		if a.door != nil {
+			a.door.Drain()
+		}
+	}
 	a.servers = append(a.servers, server)
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gantry-hooks/gantry/tasks/lane/redislane"
 	"github.com/gantry-hooks/gantry/webhook"
 	"github.com/gantry-hooks/gantry/worker"
+	"github.com/gantry-hooks/gantry/worker/taskdoor"
 )
 
 // Role is a part of the system that a process runs.
@@ -78,8 +79,10 @@ type App struct {
 	deferred   *deferred.Service
 	worker     *worker.Worker
 	answerer   *control.Answerer
-	servers    []*httpServer
-	cleanups   []cleanup
+	// door is set when tasks may come in from QStash.
+	door     *taskdoor.Door
+	servers  []*httpServer
+	cleanups []cleanup
 	// failed receives the first error of a server that ended by itself.
 	failed chan error
 }
@@ -105,7 +108,7 @@ func New(ctx context.Context, p Params) (*App, error) {
 
 func (a *App) compose(ctx context.Context) error {
 	cfg := a.params.Config
-	if !a.params.Embedded {
+	if !a.params.Embedded && !a.alone() {
 		if err := cfg.RequireRedis(); err != nil {
 			return err
 		}
@@ -113,6 +116,9 @@ func (a *App) compose(ctx context.Context) error {
 	a.hooks = config.CachedEnvironmentHooks(a.params.Env.Lookup)
 	if _, err := a.hooks(); err != nil {
 		return err
+	}
+	if a.alone() {
+		return a.composeAlone(ctx)
 	}
 	// Before the wait for Redis, which would hide the mistake.
 	var err error
@@ -136,7 +142,10 @@ func (a *App) compose(ctx context.Context) error {
 		if err := a.composeWorker(ctx); err != nil {
 			return err
 		}
+	} else if err := a.composeDoor(nil); err != nil {
+		return err
 	}
+	a.composeDoorServer()
 	if a.has(RoleAPI) {
 		if err := a.composeAPI(ctx); err != nil {
 			return err
@@ -193,6 +202,9 @@ func (a *App) composeWorker(ctx context.Context) error {
 		name: "notifications", connections: cfg.Worker.Concurrency, registerer: a.registry,
 	})
 	if err != nil {
+		return err
+	}
+	if err := a.composeDoor(deliverer); err != nil {
 		return err
 	}
 	if err := a.composeAnswerer(deliveries); err != nil {
@@ -291,7 +303,7 @@ func (a *App) Questions() *control.Client { return a.client }
 
 // RedisAddr returns the address of the embedded Redis; "" when it is another's.
 func (a *App) RedisAddr() string {
-	if a.conns.embedded == nil {
+	if a.conns == nil || a.conns.embedded == nil {
 		return ""
 	}
 	return a.conns.embedded.server.Addr()

@@ -19,6 +19,8 @@ import (
 type deliveries struct {
 	*App
 	payloads webhook.Payloads
+	// publisher hands deliveries to QStash.
+	publisher webhook.Publisher
 }
 
 // deliveryParams are what deliverers differ in.
@@ -47,7 +49,11 @@ func (a *App) composeDeliveries(ctx context.Context) (*deliveries, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &deliveries{App: a, payloads: payloads}, nil
+	publisher, err := a.composePublisher()
+	if err != nil {
+		return nil, err
+	}
+	return &deliveries{App: a, payloads: payloads, publisher: publisher}, nil
 }
 
 // egress makes a client that ends with the system.
@@ -78,7 +84,7 @@ func (d *deliveries) deliverer(p deliveryParams) (*webhook.Deliverer, error) {
 	}
 	return webhook.New(webhook.Config{
 		Env: d.params.Env.Lookup, HeaderEnv: cfg.Webhook.HeaderEnv, Callers: callers, Operator: operator,
-		Payloads: d.payloads, UserAgent: agent, Registerer: p.registerer,
+		Payloads: d.payloads, Publisher: d.publisher, UserAgent: agent, Registerer: p.registerer,
 	})
 }
 

@@ -96,7 +96,10 @@ func (s *httpServer) stop(ctx context.Context) error {
 
 // checks are what readiness asks, by name.
 func (a *App) checks() map[string]func(context.Context) error {
-	checks := map[string]func(context.Context) error{"redis": a.store.Ping}
+	checks := map[string]func(context.Context) error{}
+	if a.store != nil {
+		checks["redis"] = a.store.Ping
+	}
 	if a.worker != nil {
 		checks["worker"] = func(context.Context) error { return a.worker.Ready() }
 	}
