@@ -303,4 +303,4 @@ func (d *dispatchRun) secrets() []string {
 }
 
 // codeOf is the code of a failed attempt as receivers and cases know it.
-func codeOf(result webhook.Result) string { return string(result.Class.Code()) }
+func codeOf(result webhook.Result) string { return string(result.Class.CodeOf(result.Status)) }

@@ -69,6 +69,16 @@ func (c FailureClass) Code() TransportCode {
 	return CodeNetworkError
 }
 
+// CodeOf maps a class to the contract's code where the status of a reply counts:
+// a publish that QStash answered is an HTTP error, one without an answer a network
+// error. 0 means that no reply arrived.
+func (c FailureClass) CodeOf(status int) TransportCode {
+	if c == ClassQStash && status != 0 {
+		return CodeHTTPError
+	}
+	return c.Code()
+}
+
 // DeliveryReason says why a delivery stands where it stands, beyond the class
 // of its last attempt: why it was buried or discarded.
 type DeliveryReason string

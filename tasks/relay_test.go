@@ -69,3 +69,17 @@ func TestRelayOfStrangers(t *testing.T) {
 		t.Errorf("without one: %+v, %v", got, err)
 	}
 }
+
+func TestCodeOfAPublish(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]tasks.TransportCode{0: tasks.CodeNetworkError, 429: tasks.CodeHTTPError, 502: tasks.CodeHTTPError} {
+		if got := tasks.ClassQStash.CodeOf(status); got != want {
+			t.Errorf("status %d: %s, want %s", status, got, want)
+		}
+	}
+	for _, class := range tasks.FailureClasses() {
+		if class != tasks.ClassQStash && class.CodeOf(503) != class.Code() {
+			t.Errorf("%s: the status counts", class)
+		}
+	}
+}

@@ -44,7 +44,7 @@ func attemptFields(del webhook.Delivery, res webhook.Result) logrus.Fields {
 	}
 	if res.Class != "" {
 		f[tasks.LogClass] = string(res.Class)
-		f[tasks.LogCode] = string(res.Class.Code())
+		f[tasks.LogCode] = string(res.Class.CodeOf(res.Status))
 	}
 	if res.Status != 0 {
 		f[tasks.LogStatus] = res.Status

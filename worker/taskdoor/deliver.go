@@ -110,7 +110,7 @@ func (j *job) report(d webhook.Delivery, result webhook.Result) {
 		return
 	}
 	log.WithFields(logrus.Fields{
-		tasks.LogClass: string(result.Class), tasks.LogCode: string(result.Class.Code()), tasks.LogMessage: result.Message,
+		tasks.LogClass: string(result.Class), tasks.LogCode: string(result.Class.CodeOf(result.Status)), tasks.LogMessage: result.Message,
 	}).Warn(logFailed)
 }
 
