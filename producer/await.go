@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/inbox"
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -15,6 +17,23 @@ const (
 	recheckMin = 2 * time.Second
 	recheckMax = 10 * time.Second
 )
+
+// awaited names a task that somebody waits for.
+type awaited struct {
+	operationID string
+	taskID      string
+}
+
+// notice is what the ears hear of the task.
+func (a awaited) notice() lane.Notice {
+	return lane.Notice{OperationHash: tasks.OperationHash(a.operationID), TaskID: a.taskID}
+}
+
+// waiting is one waiting call.
+type waiting struct {
+	key awaited
+	*inbox.Waiter[lane.Notice]
+}
 
 // errAwaitTimeout is the cause of a wait that ended by Config.AwaitTimeout.
 var errAwaitTimeout = errors.Join(errors.New("await timeout is over"), context.DeadlineExceeded)
@@ -68,13 +87,13 @@ func (d *Dispatcher) awaitStored(ctx context.Context, key awaited, mode lane.Wai
 		return Result{}, ErrNoOutcome
 	case d.inbox == nil:
 		return Result{}, ErrNotQueued
-	case d.inbox.ctx.Err() != nil:
+	case wait.Closed(d.inbox.Done()):
 		return Result{}, ErrClosed
 	}
-	w := d.inbox.join(key)
-	defer d.inbox.leave(w)
-	w.hint() // look at once
-	status, err := d.settle(ctx, w, mode)
+	w := d.inbox.Join(key.notice())
+	defer d.inbox.Leave(w)
+	w.Hint() // look at once
+	status, err := d.settle(ctx, waiting{key, w}, mode)
 	if err != nil {
 		return Result{}, err
 	}
@@ -84,7 +103,7 @@ func (d *Dispatcher) awaitStored(ctx context.Context, key awaited, mode lane.Wai
 // settle waits until the task of w has come to mode. The context's end, the
 // Dispatcher's end and an unknown task are its only failures: while the store
 // is away it keeps waiting.
-func (d *Dispatcher) settle(ctx context.Context, w *waiter, mode lane.WaitMode) (lane.Status, error) {
+func (d *Dispatcher) settle(ctx context.Context, w waiting, mode lane.WaitMode) (lane.Status, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, d.config.AwaitTimeout, errAwaitTimeout)
@@ -92,21 +111,21 @@ func (d *Dispatcher) settle(ctx context.Context, w *waiter, mode lane.WaitMode) 
 	}
 	defer d.metrics.waiting()()
 	pause := recheckMin
-	recheck := time.NewTimer(jitter(pause))
+	recheck := time.NewTimer(wait.Jitter(pause))
 	defer recheck.Stop()
 	var trouble error
 	for {
 		select {
 		case <-ctx.Done():
 			return lane.Status{}, unsettled(w.key, context.Cause(ctx), trouble)
-		case <-d.inbox.ctx.Done():
+		case <-d.inbox.Done():
 			return lane.Status{}, unsettled(w.key, ErrClosed, trouble)
-		case <-w.woken:
+		case <-w.Woken():
 		case <-recheck.C:
 			pause = min(2*pause, recheckMax)
-			recheck.Reset(jitter(pause))
+			recheck.Reset(wait.Jitter(pause))
 		}
-		waiter := lane.Waiter{Inbox: d.inbox.name, Mode: mode}
+		waiter := lane.Waiter{Inbox: d.inbox.Name(), Mode: mode}
 		status, err := d.config.Store.Status(ctx, w.key.operationID, w.key.taskID, waiter)
 		switch trouble = err; {
 		case err != nil:

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/inbox"
 	"github.com/gantry-hooks/gantry/tasks"
+	"github.com/gantry-hooks/gantry/tasks/lane"
 )
 
 // Dispatcher is the face of Gantry for one runtime process. Build one with New
@@ -17,7 +19,7 @@ type Dispatcher struct {
 	registry  *registry
 	directory *directory
 	// inbox is nil where nobody waits: everywhere but in queue mode.
-	inbox *inbox
+	inbox *inbox.Inbox[lane.Notice]
 	// relayed is set in QStash mode only.
 	relayed *relayed
 }
@@ -40,7 +42,9 @@ func New(config Config) (*Dispatcher, error) {
 		d.relayed = &relayed{config: config.QStash, streams: newStreams()}
 	case ModeQueue:
 		d.directory = &directory{source: config.Store}
-		d.inbox = newInbox(config.Store, config.Logger)
+		d.inbox = inbox.New(inbox.Config[lane.Notice]{
+			Source: config.Store, Logger: config.Logger, Lost: logInboxLost, Restored: logInboxHeard,
+		})
 	}
 	return d, nil
 }
@@ -50,7 +54,7 @@ func New(config Config) (*Dispatcher, error) {
 // It is idempotent, and leaves the store open.
 func (d *Dispatcher) Close() {
 	if d.inbox != nil {
-		d.inbox.close()
+		d.inbox.Close()
 	}
 }
 

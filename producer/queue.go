@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
 )
@@ -32,9 +33,9 @@ func (d *Dispatcher) dispatchQueue(ctx context.Context, operationID string, requ
 	}
 	key := awaited{operationID, ready.item.ID}
 	// The ear comes first: the worker may be done before the append returns.
-	w := d.inbox.join(key)
-	defer d.inbox.leave(w)
-	ready.item.Waiter = lane.Waiter{Inbox: d.inbox.name, Mode: lane.WaitFirst}
+	w := d.inbox.Join(key.notice())
+	defer d.inbox.Leave(w)
+	ready.item.Waiter = lane.Waiter{Inbox: d.inbox.Name(), Mode: lane.WaitFirst}
 	appended, err := d.append(ctx, operationID, []lane.Item{ready.item})
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (d *Dispatcher) dispatchQueue(ctx context.Context, operationID string, requ
 	}
 	status := appended[0].Status
 	if !status.Settled(lane.WaitFirst) {
-		if status, err = d.settle(ctx, w, lane.WaitFirst); err != nil {
+		if status, err = d.settle(ctx, waiting{key, w}, lane.WaitFirst); err != nil {
 			return err
 		}
 	}
@@ -53,7 +54,7 @@ func (d *Dispatcher) dispatchQueue(ctx context.Context, operationID string, requ
 
 // append stores items, all or none, and tells in its error what may have happened.
 func (d *Dispatcher) append(ctx context.Context, operationID string, items []lane.Item) ([]lane.Appended, error) {
-	if d.inbox.ctx.Err() != nil {
+	if wait.Closed(d.inbox.Done()) {
 		return nil, ErrClosed
 	}
 	appended, err := d.config.Store.Append(ctx, operationID, items)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gantry-hooks/gantry/internal/wait"
 	"github.com/gantry-hooks/gantry/tasks"
 )
 
@@ -24,29 +25,29 @@ func (s *Service) Await(ctx context.Context, id string) (Row, error) {
 	if err := tasks.CheckTaskID(id); err != nil {
 		return Row{}, err
 	}
-	w, err := s.inbox.join(id)
-	if err != nil {
-		return Row{}, err
+	if wait.Closed(s.inbox.Done()) {
+		return Row{}, ErrClosed
 	}
-	defer s.inbox.leave(w)
+	w := s.inbox.Join(id)
+	defer s.inbox.Leave(w)
 	defer s.metrics.waiting()()
-	w.hint() // look at once
+	w.Hint() // look at once
 	pause := recheckMin
-	recheck := time.NewTimer(jitter(pause))
+	recheck := time.NewTimer(wait.Jitter(pause))
 	defer recheck.Stop()
 	var trouble error
 	for {
 		select {
 		case <-ctx.Done():
 			return Row{}, pending(ctx, trouble)
-		case <-s.inbox.ctx.Done():
+		case <-s.inbox.Done():
 			return Row{}, ErrClosed
-		case <-w.woken:
+		case <-w.Woken():
 		case <-recheck.C:
 			pause = min(2*pause, recheckMax)
-			recheck.Reset(jitter(pause))
+			recheck.Reset(wait.Jitter(pause))
 		}
-		row, err := s.config.Store.Read(ctx, id, s.inbox.name)
+		row, err := s.config.Store.Read(ctx, id, s.inbox.Name())
 		switch trouble = err; {
 		case err == nil && row.Final:
 			return row, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/gantry-hooks/gantry/control"
+	"github.com/gantry-hooks/gantry/internal/inbox"
 	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/tasks"
 	"github.com/gantry-hooks/gantry/tasks/lane"
@@ -137,7 +138,7 @@ func (c Config) validate() error {
 type Service struct {
 	config  Config
 	metrics *metrics
-	inbox   *inbox
+	inbox   *inbox.Inbox[string]
 }
 
 // New builds a Service. It touches no network; the first Await starts one
@@ -151,12 +152,13 @@ func New(config Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics of deferred results: %w", err)
 	}
-	return &Service{config: config, metrics: counters, inbox: newInbox(config.Store, config.Logger)}, nil
+	ears := inbox.Config[string]{Source: config.Store, Logger: config.Logger, Lost: logInboxLost, Restored: logInboxHeard}
+	return &Service{config: config, metrics: counters, inbox: inbox.New(ears)}, nil
 }
 
 // Close ends waiting calls with ErrClosed and returns once no goroutine of the
 // Service runs. It is idempotent, and leaves the store open.
-func (s *Service) Close() { s.inbox.close() }
+func (s *Service) Close() { s.inbox.Close() }
 
 // Open stores a placeholder and returns the row that stands. It is idempotent by
 // id and content: the same placeholder again reads the row as it is by now, and
