@@ -183,7 +183,8 @@ func (d *Dispatcher) enqueueGroup(ctx context.Context, group batchGroup) {
 	var unavailable *UnavailableError
 	parted := errors.As(err, &unavailable) && receipts != nil
 	for i, place := range group.places {
-		if err != nil && !(parted && !slices.Contains(unavailable.EventIDs, receipts[i].ID)) {
+		handedOver := err == nil || parted && !slices.Contains(unavailable.EventIDs, receipts[i].ID)
+		if !handedOver {
 			group.results[place].Err = err
 			continue
 		}

@@ -319,7 +319,7 @@ func TestPublishOutcomes(t *testing.T) {
 		"refusal cut short": {
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", "100")
-				w.WriteHeader(400)
+				w.WriteHeader(http.StatusBadRequest)
 				_ = http.NewResponseController(w).Flush()
 				panic(http.ErrAbortHandler)
 			},

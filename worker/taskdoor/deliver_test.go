@@ -203,7 +203,7 @@ func TestTheSameMessageTwiceAtOnce(t *testing.T) {
 	<-inside
 	b.want(sent{body: body}, 409, "busy")
 	close(goOn)
-	if resp := <-done; resp.StatusCode != 200 {
+	if resp := <-done; resp.StatusCode != http.StatusOK {
 		t.Errorf("the first: %d", resp.StatusCode)
 	}
 	b.want(sent{body: body}, 200, "duplicate")

@@ -359,7 +359,7 @@ func TestWhatIsRefusedForGood(t *testing.T) {
 	b.want(sent{body: large, key: "sig_other"}, 489, "too_large")
 	exact := setup(t, func(c *taskdoor.Config) { c.MaxBody = int64(len(large)) })
 	exact.want(sent{body: large}, 200, "stored")
-	if resp := b.send(sent{body: large, edit: func(r *http.Request) { r.Method = http.MethodGet }}); resp.StatusCode != 405 || resp.Header.Get("Allow") != "POST" {
+	if resp := b.send(sent{body: large, edit: func(r *http.Request) { r.Method = http.MethodGet }}); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != "POST" {
 		t.Errorf("GET: %d", resp.StatusCode)
 	}
 }
@@ -494,7 +494,7 @@ func FuzzDoor(f *testing.F) {
 		b := setup(t, func(c *taskdoor.Config) { c.Claims = taskdoor.NewMemoryClaims(taskdoor.ClaimsConfig{}) })
 		resp := b.send(sent{body: body})
 		switch resp.StatusCode {
-		case 200, 489, 503:
+		case http.StatusOK, http.StatusServiceUnavailable, taskdoor.StatusNonRetryable:
 		default:
 			t.Fatalf("status %d", resp.StatusCode)
 		}
