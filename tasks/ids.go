@@ -92,6 +92,16 @@ func OperationHash(operationID string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
+// ShardOf places an operation, or whatever else id names, in one of so many shards:
+// the same on every machine for the same count (docs/wire.md).
+func ShardOf(id string, shards int) int {
+	if shards <= 1 {
+		return 0
+	}
+	sum := sha256.Sum256([]byte("shard\x00" + id))
+	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(shards))
+}
+
 // DeliveryID returns the id of one hook's delivery of one task: the same for
 // each attempt, different for two hooks with the same id. The parts are hashed
 // with their lengths, so that they cannot run together.

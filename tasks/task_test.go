@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -182,6 +183,7 @@ func TestIDs(t *testing.T) {
 	// Fixed values: other languages compute them as well, and stored keys depend on them.
 	for _, row := range []struct{ what, got, want string }{
 		{"OperationHash", tasks.OperationHash("op-1"), "caDvcZXfSGVD9j8Msd_4Pg"},
+		{"ShardOf", strconv.Itoa(tasks.ShardOf("op-1", 16)), "14"},
 		{"ContentDigest", tasks.ContentDigest(tasks.OnError, []byte(`{}`)), "zCsEzNIdN5NT"},
 		{"DeliveryID", tasks.DeliveryID("gantry", "op-1", "01J0", "k.0"), "msg_n-ld0N5h0qzoGdbq4G3N4bdP"},
 		{"HookKey", tasks.HookKey(&tasks.Hook{ID: "a", Type: tasks.OnError}, 2), "phRVh2H_i591EoXD.2"},

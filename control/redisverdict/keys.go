@@ -1,8 +1,6 @@
 package redisverdict
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"strconv"
 	"strings"
 
@@ -39,10 +37,5 @@ func parseQuestionID(shard int, qid string) (control.Name, bool) {
 // nameOf places a question where the lanes of its operation are, so that one
 // slot has all of it.
 func nameOf(operationID, id string, shards int) control.Name {
-	n := control.Name{Operation: tasks.OperationHash(operationID), ID: id}
-	if shards > 1 {
-		sum := sha256.Sum256([]byte("shard\x00" + operationID))
-		n.Shard = int(binary.BigEndian.Uint64(sum[:8]) % uint64(shards))
-	}
-	return n
+	return control.Name{Shard: tasks.ShardOf(operationID, shards), Operation: tasks.OperationHash(operationID), ID: id}
 }

@@ -1,8 +1,6 @@
 package redisapproval
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"strconv"
 
 	"github.com/gantry-hooks/gantry/tasks"
@@ -28,13 +26,4 @@ func (k keys) script() []string          { return []string{k.prefix} }
 // rowName names a row in keys: no id can collide with another key.
 func rowName(operationID, id string) string {
 	return tasks.OperationHash(operationID) + ":" + tasks.OperationHash("approval\x00"+id)
-}
-
-// shardOf places an operation: the same on every machine for the same count.
-func shardOf(operationID string, shards int) int {
-	if shards <= 1 {
-		return 0
-	}
-	sum := sha256.Sum256([]byte("approval\x00" + operationID))
-	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(shards))
 }

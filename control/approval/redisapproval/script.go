@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gantry-hooks/gantry/control/approval"
+	"github.com/gantry-hooks/gantry/tasks"
 )
 
 //go:embed scripts/*.lua
@@ -45,7 +46,9 @@ func (s *Store) run(ctx context.Context, script *redis.Script, operationID strin
 	return reply, nil
 }
 
-func (s *Store) shard(operationID string) keys { return s.keys[shardOf(operationID, len(s.keys))] }
+func (s *Store) shard(operationID string) keys {
+	return s.keys[tasks.ShardOf(operationID, len(s.keys))]
+}
 
 // unavailable marks an error of Redis or of the way to it. The caller's own
 // context error stays visible beside it.

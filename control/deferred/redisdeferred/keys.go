@@ -1,8 +1,6 @@
 package redisdeferred
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"strconv"
 
 	"github.com/gantry-hooks/gantry/tasks"
@@ -26,12 +24,3 @@ func (k keys) script() []string         { return []string{k.prefix} }
 
 // rowHash names a row in keys: no id can collide with another key.
 func rowHash(id string) string { return tasks.OperationHash("deferred\x00" + id) }
-
-// shardOf places a row: the same on every machine for the same count.
-func shardOf(id string, shards int) int {
-	if shards <= 1 {
-		return 0
-	}
-	sum := sha256.Sum256([]byte("deferred\x00" + id))
-	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(shards))
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gantry-hooks/gantry/control/deferred"
+	"github.com/gantry-hooks/gantry/tasks"
 )
 
 //go:embed scripts/*.lua
@@ -35,7 +36,7 @@ func mustRead(name string) string {
 
 // run executes a script on the shard of a row and returns its texts.
 func (s *Store) run(ctx context.Context, script *redis.Script, id string, args ...any) ([]string, error) {
-	reply, err := script.Run(ctx, s.client, s.keys[shardOf(id, len(s.keys))].script(), args...).StringSlice()
+	reply, err := script.Run(ctx, s.client, s.keys[tasks.ShardOf(id, len(s.keys))].script(), args...).StringSlice()
 	if err != nil {
 		return nil, unavailable(err)
 	}

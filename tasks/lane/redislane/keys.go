@@ -1,8 +1,6 @@
 package redislane
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"strconv"
 	"strings"
 
@@ -37,15 +35,6 @@ func (k keys) blocked() string         { return k.prefix + "blocked" }
 func (k keys) born() string            { return k.prefix + "born" }
 func (k keys) script() []string        { return []string{k.prefix} }
 
-// shardOf places an operation: the same on every machine for the same count.
-func shardOf(operationID string, shards int) int {
-	if shards <= 1 {
-		return 0
-	}
-	sum := sha256.Sum256([]byte("shard\x00" + operationID))
-	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(shards))
-}
-
 func queueID(q lane.Queue) string {
 	if q.Lane() {
 		return q.Operation
@@ -69,5 +58,5 @@ func parseQueueID(shard int, id string) (lane.Queue, bool) {
 
 // QueueOf names the lane of an operation.
 func (s *Store) QueueOf(operationID string) lane.Queue {
-	return lane.Queue{Shard: shardOf(operationID, s.shards), Operation: tasks.OperationHash(operationID)}
+	return lane.Queue{Shard: tasks.ShardOf(operationID, s.shards), Operation: tasks.OperationHash(operationID)}
 }
