@@ -426,3 +426,45 @@ func TestFullRedisAnswers(t *testing.T) {
 	check(t, "hear", err)
 	same(t, "notices", len(notices), 1)
 }
+
+// Where the control role is off everywhere, askers alone must keep Redis clean.
+func TestQuestionsWithoutWorkersLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	eachStore(t, redisverdict.Config{}, func(t *testing.T, s *store) {
+		for i := range 50 {
+			p := s.question(fmt.Sprint("q", i), time.Minute)
+			s.post(t, p)
+			s.settle(t, s.own(p, p.Fallback))
+		}
+		if n := s.client.LLen(t.Context(), prefix+"asks").Val(); n > 2 {
+			t.Errorf("%d questions are listed that are over", n)
+		}
+	})
+}
+
+// What is over must not hold up the shard when somebody takes questions at last.
+func TestClaimsLookAtABoundedNumberOfQuestions(t *testing.T) {
+	t.Parallel()
+	eachStore(t, redisverdict.Config{}, func(t *testing.T, s *store) {
+		s.post(t, s.question("first", time.Minute))
+		over := make([]any, 3000)
+		for i := range over {
+			over[i] = fmt.Sprint(s.Name(operation, "").Operation, ":", i)
+		}
+		check(t, "list", s.client.RPush(t.Context(), prefix+"asks", over...).Err())
+		s.post(t, s.question("last", time.Minute))
+		same(t, "claimed", s.claimOne(t).Name.ID, "first")
+		check(t, "forget wake-ups", s.client.Del(t.Context(), prefix+"wake").Err())
+		same(t, "claims", len(s.claim(t, 5)), 0)
+		for range 3 {
+			// Each claim is woken by the one before.
+			claims, err := s.Claim(t.Context(), 0, 5, time.Minute)
+			check(t, "claim", err)
+			if len(claims) == 1 {
+				same(t, "claimed", claims[0].Name.ID, "last")
+				return
+			}
+		}
+		t.Fatal("the last question was not claimed")
+	})
+}

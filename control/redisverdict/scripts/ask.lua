@@ -33,6 +33,12 @@ local function join()
 end
 
 if call('EXISTS', key, P .. 'v:' .. qid) > 0 then return join() end
+-- Where no worker answers, nobody else takes what is over off the list.
+for _ = 1, 4 do
+  local head = call('LINDEX', P .. 'asks', 0)
+  if not head or call('EXISTS', P .. 'q:' .. head) == 1 then break end
+  call('LPOP', P .. 'asks')
+end
 call('HSET', key, 'dl', now + timeout, 'dig', ARGV[2], 'in', inbox, 'fb', ARGV[6], 'st', 'w', 'doc', ARGV[7])
 call('PEXPIRE', key, timeout + keep)
 offer('RPUSH', qid, timeout + keep)

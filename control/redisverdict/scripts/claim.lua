@@ -29,11 +29,13 @@ local function take(qid)
   return { qid, h[4] or '', left, n, h[5] or '' }
 end
 
--- Large questions go in several claims, so that they do not hold up the shard.
-local more = true
-while more and #out < max and bytes < 1048576 do
+-- Large questions go in several claims, and so does a long list of questions that
+-- are over, so that they do not hold up the shard.
+local more, looks = true, 1024
+while more and looks > 0 and #out < max and bytes < 1048576 do
   local want = math.min(max - #out, 64)
   local qids = call('LPOP', P .. 'asks', want) or {}
+  looks = looks - #qids
   -- When the list is empty, whatever still wants to wake somebody speaks of
   -- questions that are taken.
   more = #qids == want
@@ -50,4 +52,5 @@ while more and #out < max and bytes < 1048576 do
     end
   end
 end
+if more and looks <= 0 then push('RPUSH', P .. 'wake', '1', keep) end
 return out
