@@ -18,7 +18,8 @@ import (
 // HookSource knows the caller hooks of operations.
 type HookSource interface {
 	// ControlHooks returns the raw array of an operation's serialized hooks; nil
-	// means that none are registered. An error is never read as "none".
+	// means that none are registered. An error is never read as "none". It must
+	// return once ctx ends, which is at the question's deadline at the latest.
 	ControlHooks(ctx context.Context, operationID string) (json.RawMessage, error)
 }
 

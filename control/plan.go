@@ -38,11 +38,13 @@ func (c *Client) plan(ctx context.Context, req *Request) (*plan, error) {
 	if err := checkRequest(req); err != nil {
 		return nil, err
 	}
-	rounds, err := c.rounds(ctx, req)
+	reading, cancel := context.WithDeadline(ctx, began.Add(timeout))
+	defer cancel()
+	rounds, err := c.rounds(reading, req)
 	if err != nil {
 		return nil, err
 	}
-	env, known, err := c.environment(ctx, timeout/4)
+	env, known, err := c.environment(reading, timeout/4)
 	if err != nil {
 		return nil, err
 	}
