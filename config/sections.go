@@ -117,8 +117,9 @@ type Worker struct {
 // questions, how many at a time, and what holds when nobody does.
 type Control struct {
 	// Role says whether workers answer questions as well: on or off. With off at
-	// every worker, each question that a control matches ends by its onError once the
-	// time is over.
+	// every worker, nobody learns which environment hooks matter, so that each question
+	// ends once the time is over, by the onError of its controls or as
+	// control.unknown_environment says.
 	Role string `yaml:"role" env:"GANTRY_CONTROL_ROLE"`
 	// Timeout is what a question has, all of its controls together, when the caller
 	// sets no other. Each control gets what is left of it, and its own timeout at

@@ -352,6 +352,8 @@ func TestDirectoryIsReadInTheBackground(t *testing.T) {
 		equal(t, "while it fails", ask(), tasks.OutcomeUnansweredClosed)
 		d.answer(nil)
 		equal(t, "without a worker", ask(), tasks.OutcomeUnansweredClosed)
+		d.answer(nil, lane.WorkerInfo{ID: "n", Silent: true})
+		equal(t, "with a worker that answers nobody", ask(), tasks.OutcomeUnansweredClosed)
 		before := d.answer(nil, lane.WorkerInfo{ID: "w"})
 		equal(t, "with a worker", ask(), tasks.OutcomeNone)
 		d.mu.Lock()

@@ -24,13 +24,13 @@ const (
 )
 
 // directory knows the environment controls of the workers, from the first look
-// that found a worker on. It looks again in the background, so that a question
+// that found a worker that answers on. It looks again in the background, so that a question
 // need not. While nobody answers it believes what it learned last: controls are
 // only forgotten for others.
 type directory struct {
 	source Directory
 	log    logrus.FieldLogger
-	// learned is nil until a worker was found.
+	// learned is nil until a worker that answers questions was found.
 	learned atomic.Pointer[[]tasks.Hook]
 	// looked is closed after the first look.
 	looked chan struct{}
@@ -41,7 +41,7 @@ func newDirectory(source Directory, log logrus.FieldLogger) *directory {
 }
 
 // controls returns the environment controls of all workers; known is false when
-// no worker was ever seen. It waits for the first look, for patience at most.
+// no worker that answers was ever seen. It waits for the first look, for patience at most.
 func (d *directory) controls(ctx context.Context, patience time.Duration) (hooks []tasks.Hook, known bool) {
 	if hooks := d.learned.Load(); hooks != nil {
 		return *hooks, true
@@ -89,12 +89,14 @@ func (d *directory) look(ctx context.Context, log *logging.Throttle) {
 		return
 	}
 	log.Recovered("control.directory_recovered")
-	if len(workers) == 0 {
+	if !slices.ContainsFunc(workers, answers) {
 		return
 	}
 	hooks := environmentControls(workers)
 	d.learned.Store(&hooks)
 }
+
+func answers(w lane.WorkerInfo) bool { return !w.Silent }
 
 // environmentControls returns what differs among the controls that workers have.
 func environmentControls(workers []lane.WorkerInfo) []tasks.Hook {

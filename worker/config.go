@@ -94,6 +94,9 @@ type Config struct {
 	Deliverer Deliverer
 	// EnvironmentHooks is read at every event. Default: no hooks.
 	EnvironmentHooks tasks.EnvironmentHooks
+	// Silent tells producers that nobody beside this worker answers questions with its
+	// environment hooks.
+	Silent bool
 	// Namespace is part of every delivery id, and the asynq queue of the background
 	// tasks. Default "gantry".
 	Namespace string

@@ -39,7 +39,7 @@ func (w *Worker) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	info := lane.WorkerInfo{ID: w.cfg.ID, Hooks: make([]lane.PublishedHook, 0, len(hooks))}
+	info := lane.WorkerInfo{ID: w.cfg.ID, Silent: w.cfg.Silent, Hooks: make([]lane.PublishedHook, 0, len(hooks))}
 	for i := range hooks {
 		info.Hooks = append(info.Hooks, published(&hooks[i]))
 	}

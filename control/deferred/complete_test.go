@@ -285,6 +285,7 @@ func TestCallsThatCannotBeRebuilt(t *testing.T) {
 		"a worker's control":       {`[]`, nil, published(lane.PublishedHook{Type: tasks.AfterToolCall, Control: true}), false, deferred.ErrNoCall},
 		"a worker's watcher":       {`[]`, nil, published(lane.PublishedHook{Type: tasks.AfterToolCall}), true, nil},
 		"no worker":                {`[]`, nil, workers{}, false, nil},
+		"workers without answers":  {`[]`, nil, workers{list: []lane.WorkerInfo{{ID: "w", Silent: true}}}, false, deferred.ErrEnvironmentUnknown},
 		"no directory":             {`[]`, nil, workers{err: errSource}, false, errSource},
 	} {
 		t.Run(name, func(t *testing.T) {

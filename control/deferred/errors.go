@@ -25,7 +25,7 @@ var (
 	// ErrNoCall says that controls are configured and the placeholder does not hold
 	// what they must be told. Nothing was published.
 	ErrNoCall = errors.New("controls are configured, and the call cannot be rebuilt for them")
-	// ErrEnvironmentUnknown says that no worker has told its environment hooks, so that
+	// ErrEnvironmentUnknown says that no worker that answers questions has told its environment hooks, so that
 	// nobody knows whether a control must see a result whose call cannot be rebuilt.
 	// Nothing was published.
 	ErrEnvironmentUnknown = errors.New("no worker is known, and so no environment hooks")

@@ -121,15 +121,17 @@ func (s *Service) workersConfigured(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("list workers: %w", err)
 	}
-	if len(workers) == 0 {
-		return false, ErrEnvironmentUnknown
-	}
+	known := false
 	for _, w := range workers {
+		known = known || !w.Silent
 		for _, h := range w.Hooks {
 			if h.Type == tasks.AfterToolCall && h.Control {
 				return true, nil
 			}
 		}
+	}
+	if !known {
+		return false, ErrEnvironmentUnknown
 	}
 	return false, nil
 }

@@ -287,6 +287,9 @@ type WorkerInfo struct {
 	ID string `json:"id"`
 	// Hooks are the environment hooks in force at the worker.
 	Hooks []PublishedHook `json:"hooks"`
+	// Silent says that the worker answers no questions, so that its hooks say nothing
+	// about those of the workers that do.
+	Silent bool `json:"silent,omitempty"`
 	// SeenAt is the last heartbeat in milliseconds of Redis time.
 	SeenAt int64 `json:"seenAt,omitempty"`
 }

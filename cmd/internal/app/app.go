@@ -216,6 +216,7 @@ func (a *App) composeWorker(ctx context.Context) error {
 	}
 	a.worker, err = worker.New(worker.Config{
 		Store: a.store, Deliverer: deliverer, EnvironmentHooks: a.hooks, Namespace: cfg.Redis.Namespace,
+		Silent:      a.answerer == nil,
 		Concurrency: cfg.Worker.Concurrency, Batch: cfg.Worker.Batch,
 		DrainEvents: cfg.Worker.DrainEvents, DrainTime: cfg.Worker.DrainTime,
 		Heartbeat: cfg.Lane.Heartbeat, Grace: cfg.Worker.Grace,

@@ -155,6 +155,11 @@ func TestWithoutTheControlRoleThePolicyDecides(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second || len(g.asked) != 0 {
 		t.Fatalf("answered after %s, with %d requests", took, len(g.asked))
 	}
+	// What such a worker publishes says nothing about those that answer.
+	unknown := must(t, system, http.MethodPost, "/v1/operations/other/tool-calls:evaluate", toolQuestion("mail", ""))
+	if unknown["status"] != "blocked" || unknown["outcome"] != "unanswered_closed" {
+		t.Fatalf("verdict is %v", unknown)
+	}
 }
 
 func TestStoredHooksThatAreInvalidPermitNothing(t *testing.T) {
