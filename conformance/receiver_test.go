@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -115,12 +116,14 @@ func (rc *receiver) seen() {
 	}
 }
 
-// close ends the servers; answers that never end do so first.
+// close ends the servers; answers that never end do so first. The lock is not
+// held meanwhile: a server waits for its handlers and handshakes, which take it.
 func (rc *receiver) close() {
 	close(rc.closed)
 	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	for _, server := range rc.servers {
+	servers := slices.Collect(maps.Values(rc.servers))
+	rc.mu.Unlock()
+	for _, server := range servers {
 		server.CloseClientConnections()
 		server.Close()
 	}
