@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -39,6 +40,8 @@ type asking struct {
 	*Client
 	posting *Posting
 	waiter  *waiter
+	// arrived says that the exchange has, or had, the question.
+	arrived bool
 	// until is when the caller gives up, deadline when the verdict is due.
 	until, deadline time.Time
 	// pause is the next one after a posting that failed, recheck after one that did not.
@@ -78,8 +81,11 @@ func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
 		case <-end.C:
 			return a.giveUp()
 		case <-ctx.Done():
-			if detached(ctx) {
+			switch {
+			case detached(ctx) && a.arrived:
 				return tasks.Verdict{}, pending(tasks.ErrDetached, nil)
+			case detached(ctx):
+				return tasks.Verdict{}, notAsked()
 			}
 			return a.cancel(), nil
 		case <-a.inbox.closing:
@@ -95,16 +101,26 @@ func (a *asking) wait(ctx context.Context) (tasks.Verdict, error) {
 // detached reports whether the asker left its question to others.
 func detached(ctx context.Context) bool { return errors.Is(context.Cause(ctx), tasks.ErrDetached) }
 
+// notAsked is the error of a question that nobody was found to leave to. It may
+// have arrived all the same, so it is safe to repeat.
+func notAsked() error { return fmt.Errorf("%w: %w", ErrUnavailable, tasks.ErrDetached) }
+
 // post hands the question over. again fires when somebody has to look.
 func (a *asking) post(ctx context.Context) (v *tasks.Verdict, again <-chan time.Time, err error) {
 	left := time.Until(a.until)
 	if left < time.Millisecond {
 		return nil, nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(left, submitTimeout))
+	// Who leaves the question to others must know that they have it.
+	posting, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(left, submitTimeout))
 	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if !detached(ctx) {
+			cancel()
+		}
+	})()
 	a.posting.Question.Timeout = time.Until(a.deadline)
-	standing, err := a.cfg.Exchange.Post(ctx, a.posting)
+	standing, err := a.cfg.Exchange.Post(posting, a.posting)
 	return a.stands(standing, err)
 }
 
@@ -126,6 +142,7 @@ func (a *asking) look(ctx context.Context) (v *tasks.Verdict, again <-chan time.
 func (a *asking) stands(standing Standing, err error) (v *tasks.Verdict, again <-chan time.Time, _ error) {
 	switch {
 	case err == nil:
+		a.arrived = true
 		pause := wait.Jitter(a.recheck)
 		a.pause, a.recheck = postPauseMin, min(2*a.recheck, recheckMax)
 		return standing.Verdict, time.After(pause), nil

@@ -66,7 +66,8 @@ func (c *Client) Close() {
 // when Redis does not answer, the failure policy decides (docs/behaviour.md §13).
 // The end of ctx cancels the question, and the verdict is then cancelled whatever
 // others read; with the cause tasks.ErrDetached the question goes on without the
-// caller instead, unless it is asked in this process, and the error is ErrPending.
+// caller instead, unless it is asked in this process, and the error is ErrPending,
+// or ErrUnavailable when nobody has it yet.
 // An error means that there is no verdict and so no permission: the request, its
 // hooks or the environment is invalid, a source of hooks failed, or the id is used
 // (*ReusedError).
@@ -104,9 +105,7 @@ func (c *Client) prepare(ctx context.Context, req *Request) (*plan, *tasks.Verdi
 	}
 	var v tasks.Verdict
 	switch {
-	case ctx.Err() != nil && detached(ctx):
-		return nil, nil, pending(tasks.ErrDetached, nil)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && (!detached(ctx) || c.inbox == nil):
 		v = cancelled(p.question.ID, p.question.Type)
 	case p.mute():
 		v = noControl(&p.question)

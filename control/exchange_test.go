@@ -371,8 +371,12 @@ func TestSubmittedQuestionWithoutAnswer(t *testing.T) {
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	c := asker(t, g.store(t))
+	exchange := &dark{Exchange: g.store(t)}
+	c := asker(t, exchange)
 	got := asking(t, c, t.Context(), request(t, stored("a", "")))
+	for exchange.posts.Load() == 0 {
+		runtime.Gosched() // until it waits
+	}
 	id, _, err := c.Submit(t.Context(), request(t, stored("a", "")))
 	must(t, "submit", err)
 	awaited := make(chan error, 1)

@@ -101,8 +101,11 @@ func TestDetachedQuestion(t *testing.T) {
 	fails(t, receive(t, "the end of the wait", failed), control.ErrPending)
 	held.release()
 	equal(t, "reason", evaluate(t, c, req).Reason, "no q1")
-	_, err := c.Evaluate(ctx, req)
+	_, err := c.Evaluate(ctx, named(req, "q2"))
 	fails(t, err, control.ErrPending)
+	v, err := c.Await(t.Context(), "op", "q2")
+	must(t, "await what was left at once", err)
+	equal(t, "reason", v.Reason, "no q2")
 }
 
 // The embedded Redis carries questions too.
