@@ -88,37 +88,51 @@ func TestVerifyCommand(t *testing.T) {
 		shows         []string
 	}{
 		"standard": {
-			officialHeaders(t, verifyBody), verifyBody, []string{"--key-env=HOOK_KEY", at}, exitOK,
+			officialHeaders(t, verifyBody), verifyBody,
+			[]string{"--key-env=HOOK_KEY", at},
+			exitOK,
 			[]string{"scheme standard (by its headers)", "verified: signed with key 1 of 1, message msg_1\n"},
 		},
 		"unix time, second key": {
-			officialHeaders(t, verifyBody), verifyBody, []string{"--key-env=HOOK_KEYS", "--at=1700000300"}, exitOK,
+			officialHeaders(t, verifyBody), verifyBody,
+			[]string{"--key-env=HOOK_KEYS", "--at=1700000300"},
+			exitOK,
 			[]string{"key 2 of 2", "keys were rotated"},
 		},
 		"line break behind the body": {
 			officialHeaders(t, verifyBody) + length, verifyBody + "\n", []string{"--key-env=HOOK_KEY", at}, exitOK, []string{"verified"},
 		},
 		"line break in the body": {
-			officialHeaders(t, verifyBody), verifyBody + "\n", []string{"--key-env=HOOK_KEY", at}, exitFailure,
+			officialHeaders(t, verifyBody), verifyBody + "\n",
+			[]string{"--key-env=HOOK_KEY", at},
+			exitFailure,
 			[]string{"failed       made for this id", "not verified: no_key_matches", "It does verify without the line break at its end"},
 		},
 		"chunks": {
 			officialHeaders(t, verifyBody) + "Transfer-Encoding: chunked\r\n", "e\r\n" + verifyBody + "\r\n0\r\n\r\n",
-			[]string{"--key-env=HOOK_KEY", at}, exitOK, []string{"body of 14 bytes"},
+			[]string{"--key-env=HOOK_KEY", at},
+			exitOK,
+			[]string{"body of 14 bytes"},
 		},
 		"chunks undone": {
-			officialHeaders(t, verifyBody) + "Transfer-Encoding: chunked\r\n", verifyBody, []string{"--key-env=HOOK_KEY", at}, exitOK,
+			officialHeaders(t, verifyBody) + "Transfer-Encoding: chunked\r\n", verifyBody,
+			[]string{"--key-env=HOOK_KEY", at},
+			exitOK,
 			[]string{"note: the body is not in chunks"},
 		},
 		"cut": {
 			officialHeaders(t, verifyBody) + length, verifyBody[:5], []string{"--key-env=HOOK_KEY", at}, exitFailure, []string{"note: the body has 5 bytes"},
 		},
 		"old": {
-			officialHeaders(t, verifyBody), verifyBody, []string{"--key-env=HOOK_KEY"}, exitFailure,
+			officialHeaders(t, verifyBody), verifyBody,
+			[]string{"--key-env=HOOK_KEY"},
+			exitFailure,
 			[]string{"failed       webhook-timestamp", "passed       made for this id", "outside_window", "with --at 2023-11-14T22:13:20Z it is verified"},
 		},
 		"old and wrong": {
-			officialHeaders(t, verifyBody), verifyBody, []string{"--key-env=OTHER_KEY"}, exitFailure,
+			officialHeaders(t, verifyBody), verifyBody,
+			[]string{"--key-env=OTHER_KEY"},
+			exitFailure,
 			[]string{"failed       webhook-timestamp", "failed       made for this id", "Another key signed"},
 		},
 		"body": {
@@ -128,30 +142,42 @@ func TestVerifyCommand(t *testing.T) {
 			bodyHeaders(t, `{"a":1}`), `{ "a": 1 }`, []string{"--key-env=HOOK_KEY"}, exitFailure, []string{"It does verify as compact JSON"},
 		},
 		"qstash": {
-			qstashHeaders(verifyNext, verifyURL, verifyBody), verifyBody, []string{"--url=" + verifyURL, at}, exitOK,
+			qstashHeaders(verifyNext, verifyURL, verifyBody), verifyBody,
+			[]string{"--url=" + verifyURL, at},
+			exitOK,
 			[]string{"scheme qstash", "made for https://app.example/hook?…", "key 2 of 2, message msg_q (its id is not signed)", "keys were rotated"},
 		},
 		"qstash, expired": {
-			qstashHeaders(verifyCurrent, verifyURL, verifyBody), verifyBody, []string{"--url=" + verifyURL}, exitFailure,
+			qstashHeaders(verifyCurrent, verifyURL, verifyBody), verifyBody,
+			[]string{"--url=" + verifyURL},
+			exitFailure,
 			[]string{"failed       in force", "passed       made for this body", "Each attempt has a token", "with --at 2023-11-14T22:18:19Z it is verified"},
 		},
 		"qstash, slash": {
-			qstashHeaders(verifyCurrent, "https://app.example/hook/", verifyBody), verifyBody, []string{"--url=https://app.example/hook", at}, exitFailure,
+			qstashHeaders(verifyCurrent, "https://app.example/hook/", verifyBody), verifyBody,
+			[]string{"--url=https://app.example/hook", at},
+			exitFailure,
 			[]string{"wrong_url", "is for https://app.example/hook/; the slash at the end differs", "not reached  made for this body"},
 		},
 		"qstash, scheme": {
-			qstashHeaders(verifyCurrent, "http://app.example/hook", verifyBody), verifyBody, []string{"--url=https://app.example/hook", at}, exitFailure,
+			qstashHeaders(verifyCurrent, "http://app.example/hook", verifyBody), verifyBody,
+			[]string{"--url=https://app.example/hook", at},
+			exitFailure,
 			[]string{"the scheme differs"},
 		},
 		"qstash, query": {
-			qstashHeaders(verifyCurrent, verifyURL, verifyBody), verifyBody, []string{"--url=https://app.example/hook?tenant=1", at}, exitFailure,
+			qstashHeaders(verifyCurrent, verifyURL, verifyBody), verifyBody,
+			[]string{"--url=https://app.example/hook?tenant=1", at},
+			exitFailure,
 			[]string{"the query differs"},
 		},
 		"qstash, unknown key": {
 			qstashHeaders("sig_x", verifyURL, verifyBody), verifyBody, []string{"--url=" + verifyURL, at}, exitFailure, []string{"unknown_key", "each region has its own"},
 		},
 		"qstash, development key": {
-			qstashHeaders(qstash.DevCurrentKey, verifyURL, verifyBody), verifyBody, []string{"--url=" + verifyURL, "--key-env=DEV_KEY", at}, exitOK,
+			qstashHeaders(qstash.DevCurrentKey, verifyURL, verifyBody), verifyBody,
+			[]string{"--url=" + verifyURL, "--key-env=DEV_KEY", at},
+			exitOK,
 			[]string{"a deployed receiver refuses them"},
 		},
 		"another scheme than is there": {

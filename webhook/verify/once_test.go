@@ -144,7 +144,7 @@ func TestPanicReleases(t *testing.T) {
 	for i := range 2 {
 		func() {
 			defer func() {
-				if recover() != http.ErrAbortHandler {
+				if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 					t.Errorf("the panic does not reach the server")
 				}
 			}()
