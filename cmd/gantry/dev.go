@@ -35,6 +35,7 @@ operations through them: you see what is delivered where, in which order, what i
 asked before tools run and denies one call. Without
 REDIS_URL an embedded Redis is used, which keeps nothing. Callers on this machine need no token, and hooks
 may reach this machine. Retries come after a second instead of five, so that you see them.
+Hooks with "delivery: qstash" go through an imitation of QStash in this process, unless QSTASH_TOKEN is set.
 
 Examples:
 
@@ -130,6 +131,11 @@ func (d *dev) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.stopReceiver(ctx)) }()
 	d.view = demo.NewView(d.out, d.theme)
+	stopQStash, err := d.imitateQStash(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopQStash()
 	suffix := ""
 	if d.cfg.Redis.URL != "" {
 		suffix = "-" + tasks.NewID()[20:] // a Redis that keeps things knows earlier runs

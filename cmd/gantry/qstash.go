@@ -72,6 +72,11 @@ func (c *qstashDevCmd) Run(ctx context.Context, p *process) (err error) {
 		return fmt.Errorf("%w; choose another address with --listen", err)
 	}
 	c.introduce(p, listener.Addr().String())
+	return serveQStash(ctx, server, listener)
+}
+
+// serveQStash serves until ctx ends.
+func serveQStash(ctx context.Context, server *compat.Server, listener net.Listener) error {
 	api := &http.Server{
 		Handler: server, ReadHeaderTimeout: qstashReadTimeout,
 		ErrorLog: log.New(io.Discard, "", 0), // what clients break off is no news

@@ -56,6 +56,25 @@ func (v *View) Asked(req webhook.ControlRequest, reply webhook.ControlReply) {
 	v.write(line{operation: req.OperationID, mark: "ask", hookType: req.Type, hook: req.Hook.ID, text: text, style: style})
 }
 
+// Relayed is an attempt that a relay made at a receiver.
+type Relayed struct {
+	// Host and Path are of the address.
+	Host, Path string
+	// Attempt counts from 1; Text says what came of it.
+	Attempt   int
+	Text      string
+	Delivered bool
+}
+
+// Relayed writes the line of a relay's attempt.
+func (v *View) Relayed(r Relayed) {
+	style := screen.Yellow
+	if r.Delivered {
+		style = screen.Green
+	}
+	v.write(line{operation: r.Host, mark: "relay", hook: r.Path, try: strconv.Itoa(r.Attempt), text: r.Text, style: style})
+}
+
 // line is one line of the view.
 type line struct {
 	operation, mark string
