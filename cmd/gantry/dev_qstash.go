@@ -41,7 +41,7 @@ func (d *dev) imitateQStash(ctx context.Context) (stop func(), err error) {
 	go func() {
 		defer close(ended)
 		if err := serveQStash(serving, server, listener); err != nil {
-			fmt.Fprintf(d.process.err, "The imitated QStash ended: %v\n", err)
+			fmt.Fprintf(d.err, "The imitated QStash ended: %v\n", err)
 		}
 	}()
 	return func() {
