@@ -137,6 +137,30 @@ func TestLostReplies(t *testing.T) {
 	})
 }
 
+// An answer that can never be published is not kept: the row had its content.
+func TestAnswerOfAFullRowIsForgotten(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, client *redis.Client) {
+		s := open(t, client, redisapproval.Config{})
+		full := row("m")
+		full.Content = "there before"
+		_, err := s.Open(t.Context(), full)
+		check(t, "open", err)
+		_, err = s.Claim(t.Context(), "t1", approval.Claim{
+			OperationID: "op", RequestID: "r", Decision: "approved", Members: []approval.Member{{ID: "m", Answer: answer("private")}},
+		})
+		check(t, "claim", err)
+		got, err := s.Publish(t.Context(), "t2", approval.Publication{
+			OperationID: "op", ID: "m", RequestID: "r", Decision: "approved", Answer: answer("public"),
+		})
+		check(t, "publish", err)
+		same(t, "outcome", got, approval.Idempotent)
+		for _, key := range client.Keys(t.Context(), "*answer:*").Val() {
+			t.Errorf("%s is still there", key)
+		}
+	})
+}
+
 func TestReusedRows(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, client *redis.Client) {

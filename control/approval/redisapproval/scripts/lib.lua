@@ -23,13 +23,17 @@ local function given(value)
 end
 
 -- write publishes content, error and state, unless something was published, or
--- there is content, or nothing to write. token names the publication.
+-- there is content, or nothing to write. token names the publication. Where a row
+-- has its content, nobody will ever publish the private answer.
 local function write(row, content, err, state, token, ttl)
   local key = row_key(row)
   local c, e, s = given(content), given(err), given(state)
   if not (c or e or s) then return false end
   local r = call('HMGET', key, 'pub', 'c')
-  if r[1] == '1' or (r[2] or '') ~= '' then return false end
+  if r[1] == '1' or (r[2] or '') ~= '' then
+    call('DEL', answer_key(row))
+    return false
+  end
   if c then call('HSET', key, 'c', c) end
   if e then call('HSET', key, 'e', e) end
   if s then call('HSET', key, 's', s) end
