@@ -182,7 +182,7 @@ When nobody answers in time, the call is blocked.
 afterToolCall mail/send, operation run-1
 #  control  of     matcher     on error  timeout
 1  results  run-1  every tool  block     30s
-When nobody answers in time, the call is blocked.
+When nobody answers in time, the result is withheld.
 `
 	if diff := cmp.Diff(want, got.out); diff != "" {
 		t.Fatalf("explanation (-want +got):\n%s", diff)

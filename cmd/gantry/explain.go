@@ -189,8 +189,12 @@ func (c *hooksExplainCmd) explanation(phase string, controls []client.Control) *
 // write writes a phase for people.
 func (e *explanation) write(w io.Writer, theme screen.Theme) error {
 	fmt.Fprintf(w, "%s\n", theme.Paint(screen.Bold, fmt.Sprintf("%s %s, operation %s", e.Type, screen.Clean(e.Tool), screen.Clean(e.OperationID))))
+	goesAhead, blocked := "the call goes ahead", "the call is blocked"
+	if e.Type == tasks.AfterToolCall {
+		goesAhead, blocked = "the result is used", "the result is withheld"
+	}
 	if len(e.Controls) == 0 {
-		_, err := fmt.Fprintln(w, "No control matches: nobody is asked, and the call goes ahead.")
+		_, err := fmt.Fprintf(w, "No control matches: nobody is asked, and %s.\n", goesAhead)
 		return err
 	}
 	table := screen.NewTable(theme, "#", "control", "of", "matcher", "on error", "timeout")
@@ -204,11 +208,11 @@ func (e *explanation) write(w io.Writer, theme screen.Theme) error {
 		fmt.Fprintf(w, "%s: %s of %s %s\n", theme.Paint(screen.Yellow, "warning"),
 			screen.Clean(hookName(l.HookID)), screen.Clean(owner(l.OperationID)), l.Message)
 	}
-	text := "When nobody answers in time, the call is blocked."
+	text := blocked
 	if e.Unanswered == tasks.PolicyContinue {
-		text = "When nobody answers in time, the call goes ahead."
+		text = goesAhead
 	}
-	_, err := fmt.Fprintln(w, text)
+	_, err := fmt.Fprintf(w, "When nobody answers in time, %s.\n", text)
 	return err
 }
 

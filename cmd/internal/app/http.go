@@ -56,7 +56,7 @@ func newHTTPServer(p serverParams) *httpServer {
 func (s *httpServer) start(failed chan<- error) error {
 	l, err := s.listen()
 	if err != nil {
-		return fmt.Errorf("listen for %s: %w; set %s.listen to an address that is free", s.name, err, s.name)
+		return fmt.Errorf("listen for %s: %w; set %s.listen to an address that is free", s.name, err, s.section())
 	}
 	s.bound = l.Addr()
 	go func() {
@@ -65,6 +65,14 @@ func (s *httpServer) start(failed chan<- error) error {
 		}
 	}()
 	return nil
+}
+
+// section names the part of the settings that has the server's address.
+func (s *httpServer) section() string {
+	if s.name == ServerTasks {
+		return "qstash"
+	}
+	return s.name
 }
 
 // listen takes the configured port, or one of the next when it may.
