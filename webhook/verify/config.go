@@ -3,11 +3,11 @@ package verify
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gantry-hooks/gantry/internal/logging"
 	"github.com/gantry-hooks/gantry/webhook/signature"
 )
 
@@ -82,9 +82,7 @@ func (c Config) withDefaults() Config {
 		c.Now = time.Now
 	}
 	if c.Logger == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		c.Logger = silent
+		c.Logger = logging.Silent()
 	}
 	if c.Notify == nil {
 		c.Notify = func(context.Context, Event) {}
