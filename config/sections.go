@@ -328,7 +328,7 @@ func Defaults() *Config {
 		QStash: QStash{
 			URL:      "https://qstash.upstash.io",
 			Keys:     KeysProduction,
-			Listen:   "127.0.0.1:8485",
+			Listen:   "127.0.0.1:8488",
 			Retries:  5,
 			Timeout:  10 * time.Second,
 			Label:    "gantry",

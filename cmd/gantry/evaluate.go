@@ -35,6 +35,7 @@ type evaluateCmd struct {
 	Chain     []string      `help:"Operations whose hooks are asked, in order, instead of the call's own alone." placeholder:"ID"`
 	ID        string        `help:"Id of the question: the same id and content reads the same verdict." placeholder:"ID"`
 	Timeout   time.Duration `help:"What all controls have together; the deployment's control.timeout otherwise."`
+	Strict    bool          `help:"Exit with 3 also when an error let the call through."`
 	JSON      bool          `name:"json" help:"The verdict as one JSON object."`
 }
 
@@ -43,7 +44,9 @@ func (*evaluateCmd) Help() string {
 	return `Asks the controls of a running system about one tool call, once, and prints the verdict and why: every control that was asked,
 what its answer counts as, and how long it took. The receivers are really asked. Ctrl-C takes the question back.
 
-Exit codes: 0 allow, 3 blocked, 4 cancelled or without a verdict; 1 when it could not be asked, 2 wrong usage.
+Hooks that a Go process registers in itself are known to it alone; nobody asks them here.
+
+Exit codes: 0 allow, 3 blocked (with --strict, also what an error let through), 4 cancelled or without a verdict; 1 when it could not be asked, 2 wrong usage.
 
 Examples:
 
@@ -81,13 +84,28 @@ func (c *evaluateCmd) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	if verdict.Outcome == tasks.OutcomeNone && c.Hooks == "" && len(c.Chain) == 0 {
+		warnUnregistered(ctx, p, api, c.Operation)
+	}
 	switch verdict.Status {
 	case tasks.VerdictAllow:
+		if c.Strict && failedOpen(verdict.Outcome) {
+			return &exitError{exitBlocked}
+		}
 		return nil
 	case tasks.VerdictBlocked:
 		return &exitError{exitBlocked}
 	}
 	return &exitError{exitNoVerdict}
+}
+
+// warnUnregistered says so when the API knows nothing of an operation: a
+// misspelled id has no controls either.
+func warnUnregistered(ctx context.Context, p *process, api *client.Client, operation string) {
+	if known, err := api.Registered(ctx, operation); err == nil && !known {
+		fmt.Fprintf(p.err, "gantry: no hooks are registered for operation %s through the API; check the id. Hooks that a Go process "+
+			"registers in itself are known to it alone.\n", screen.Clean(operation))
+	}
 }
 
 // question builds what is asked from the flags.

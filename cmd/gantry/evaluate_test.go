@@ -136,6 +136,59 @@ func TestWrongQuestions(t *testing.T) {
 	}
 }
 
+// What an error let through can be told by the exit code.
+func TestStrictEvaluation(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[string]int{
+		"allowed": exitOK, "no_control": exitOK, "error_open": exitBlocked, "unanswered_open": exitBlocked,
+	} {
+		env, _ := verdictAPI(t, `{"status":"allow","outcome":"`+outcome+`","controls":[]}`)
+		got := invoke(t, env, "evaluate", "--operation", "run-1", "--tool", "mail/send", "--strict")
+		if got.code != want {
+			t.Errorf("%s: exit code %d, want %d", outcome, got.code, want)
+		}
+	}
+}
+
+// A misspelled operation has no controls either, which is no reason to trust it.
+func TestUnregisteredOperationIsNamed(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet:
+			w.WriteHeader(http.StatusNotFound)
+		case strings.HasSuffix(r.URL.Path, ":explain"):
+			_, _ = io.WriteString(w, `{"controls":[]}`)
+		default:
+			_, _ = io.WriteString(w, `{"status":"allow","outcome":"no_control","controls":[]}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	env := map[string]string{varAPI: server.URL}
+	for _, args := range [][]string{
+		{"evaluate", "--operation", "nosuch", "--tool", "mail/send"},
+		{"hooks", "explain", "nosuch", "mail/send", "--phase", "before"},
+	} {
+		got := invoke(t, env, args...)
+		contains(t, got.err, "no hooks are registered for operation nosuch through the API; check the id")
+	}
+}
+
+// A policy that would fail open fails a check.
+func TestStrictExplanation(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]int{"": exitFailure, "continue": exitFailure, "block": exitOK} {
+		hook := "- id: h\n  type: beforeToolCall\n  webhook: {url: 'http://rx.test/h', responseHandling: toolCall"
+		if policy != "" {
+			hook += ", onError: " + policy
+		}
+		got := invoke(t, nil, "hooks", "explain", "run-1", "mail/send", "--hooks", file(t, "hooks.yaml", hook+"}\n"), "--strict")
+		if got.code != want {
+			t.Errorf("onError %q: exit code %d, want %d: %s", policy, got.code, want, got.err)
+		}
+	}
+}
+
 func TestEvaluateThatIsInterruptedIsNoPermission(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

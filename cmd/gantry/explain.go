@@ -22,6 +22,7 @@ type hooksExplainCmd struct {
 	Tool      string `arg:"" help:"Tool and its function, such as mail/send." name:"tool"`
 	Phase     string `help:"Before the tool runs, after it, or both." enum:"before,after,both" default:"both" placeholder:"before|after|both"`
 	Hooks     string `help:"Explain this file of hooks, without a running system." type:"path" placeholder:"FILE"`
+	Strict    bool   `help:"Exit with 1 when a default or a policy would let a call through on error."`
 	JSON      bool   `name:"json" help:"One JSON object a phase, one a line."`
 }
 
@@ -31,7 +32,8 @@ func (*hooksExplainCmd) Help() string {
 long they have. It asks none of them. Every default that would let a call through on error is listed.
 
 On a running system the hooks are those that are registered for the operation, and those of the deployment. With --hooks they are
-those of a file, and those of this environment (AGENT_HOOK_WEBHOOK_*); nothing needs to run.
+those of a file, and those of this environment (AGENT_HOOK_WEBHOOK_*); nothing needs to run. Hooks that a Go process registers in
+itself are known to it alone.
 
 Examples:
 
@@ -76,6 +78,7 @@ func (c *hooksExplainCmd) Run(ctx context.Context, p *process) error {
 	}
 	defer done()
 	encoder := json.NewEncoder(p.out)
+	lenient := false
 	for i, phase := range phases {
 		event, err := toolCall{operation: c.Operation, tool: c.Tool}.event(phase)
 		if err != nil {
@@ -86,6 +89,7 @@ func (c *hooksExplainCmd) Run(ctx context.Context, p *process) error {
 			return err
 		}
 		e := c.explanation(phase, controls)
+		lenient = lenient || len(e.LetsThrough) > 0
 		if c.JSON {
 			err = encoder.Encode(e)
 		} else {
@@ -97,6 +101,9 @@ func (c *hooksExplainCmd) Run(ctx context.Context, p *process) error {
 		if err != nil {
 			return err
 		}
+	}
+	if c.Strict && lenient {
+		return &exitError{exitFailure}
 	}
 	return nil
 }
@@ -114,6 +121,9 @@ func (c *hooksExplainCmd) finder(p *process) (find finder, done func(), err erro
 		return func(ctx context.Context, phase string, event json.RawMessage) ([]client.Control, error) {
 			document := questionDocument{phase: phase}.document(c.Operation, event)
 			controls, err := api.Explain(ctx, client.Question{OperationID: c.Operation, Document: document})
+			if err == nil && len(controls) == 0 {
+				warnUnregistered(ctx, p, api, c.Operation)
+			}
 			return controls, explain(err)
 		}, api.Close, nil
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -90,6 +91,9 @@ func (a *App) composeDoor(deliverer *webhook.Deliverer) error {
 func (a *App) verifier() (*qstash.Verifier, error) {
 	q := a.params.Config.QStash
 	keys, err := qstash.ParseKeys(q.CurrentSigningKey.Reveal(), q.NextSigningKey.Reveal(), a.keyPolicy())
+	if errors.Is(err, qstash.ErrDevelopmentKey) {
+		err = fmt.Errorf("%w; for development alone, set GANTRY_QSTASH_KEYS=development", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read qstash.current_signing_key and qstash.next_signing_key: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -37,6 +38,15 @@ type EventStatus struct {
 // PutHooks replaces the hooks of an operation.
 func (c *Client) PutHooks(ctx context.Context, operationID string, hooks json.RawMessage) error {
 	return c.call(ctx, request{method: http.MethodPut, path: operation(operationID) + "/hooks", body: hooks}, nil)
+}
+
+// Registered reports whether the API has hooks of an operation.
+func (c *Client) Registered(ctx context.Context, operationID string) (bool, error) {
+	err := c.call(ctx, request{method: http.MethodGet, path: operation(operationID) + "/hooks"}, nil)
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusNotFound {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // PostEvents sends events of one operation, each as the API reads it.
