@@ -199,13 +199,16 @@ func TestLateVerdictIsDropped(t *testing.T) {
 	w := worker(t, g.store(t), stubborn, func(cfg *control.AnswererConfig) { cfg.Heartbeat, cfg.Registerer = time.Minute, registry })
 	c := asker(t, g.store(t))
 	req := named(request(t, stored("a", blocks)), "q1")
-	req.Timeout = 200 * time.Millisecond
+	req.Timeout = 2 * time.Second // a busy machine has to settle in the last twentieth
 	equal(t, "verdict", briefly(evaluate(t, c, req)), briefClosed)
 	held.release()
 	must(t, "stop", w.Stop(t.Context()))
 	equal(t, "verdict that stands", briefly(evaluate(t, c, req)), briefClosed)
+	// Its lease ended meanwhile, so that it may have answered more than once.
 	fates := answers(t, registry)
-	equal(t, "verdicts that came second", fates["late"]+fates["stood"], 1)
+	if fates["won"] != 0 || fates["late"]+fates["stood"] == 0 {
+		t.Errorf("its answers came to %v", fates)
+	}
 }
 
 // answers returns what became of the verdicts of a worker.

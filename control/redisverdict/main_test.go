@@ -64,8 +64,9 @@ func eachStore(t *testing.T, cfg redisverdict.Config, run func(t *testing.T, s *
 		server := miniredis.NewMiniRedis()
 		check(t, "start miniredis", server.Start())
 		t.Cleanup(server.Close)
-		cfg.Embedded = true
-		s := open(t, connect(t, server.Addr(), 0), cfg)
+		embedded := cfg
+		embedded.Embedded = true
+		s := open(t, connect(t, server.Addr(), 0), embedded)
 		s.pass = func(t *testing.T, d time.Duration) {
 			wait(t, d)
 			server.FastForward(d)
