@@ -118,6 +118,9 @@ type message struct {
 	// err says that the workers may not have it, unseen that they surely do not.
 	err    error
 	unseen bool
+	// doubted says that a publish of this call is unknown: QStash may have it, and
+	// what it says to the next publish tells no more than about that one.
+	doubted bool
 	// fresh says that its number was given out for this call.
 	fresh bool
 }
@@ -264,7 +267,11 @@ func (r *relayed) send(ctx context.Context, operationID string, messages []*mess
 	r.publish(ctx, messages)
 	// What is unknown is published once more, and with it what was not tried because
 	// of that: the relay recognises what it has.
-	if again := uncertain(messages); len(again) > 0 && ctx.Err() == nil {
+	again := uncertain(messages)
+	for _, m := range again {
+		m.doubted = m.unknown()
+	}
+	if len(again) > 0 && ctx.Err() == nil {
 		r.publish(ctx, again)
 	}
 	for _, m := range messages {
@@ -340,10 +347,10 @@ func (r *relayed) settle(ctx context.Context, m *message) error {
 	case m.unknown():
 		return refusal
 	case r.config.Direct == nil || m.delay > 0:
-		m.unseen = true
+		m.unseen = !m.doubted
 		return refusal
 	case ctx.Err() != nil:
-		m.unseen = true
+		m.unseen = !m.doubted
 		return errors.Join(refusal, context.Cause(ctx))
 	}
 	if err := r.config.Direct.Send(ctx, m.id, m.doc); err != nil {

@@ -371,6 +371,33 @@ func TestRelayedBatch(t *testing.T) {
 	}
 }
 
+// What one publish of a call may have taken keeps its number, whatever the next
+// one says: another event under the same number would overtake it.
+func TestRelayedNumberInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, second := range map[string]webhook.PublishResult{"known": relayKnows, "refused": relayRefuses} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &relay{says: []webhook.PublishResult{relayUnknown, second}}
+			d := newRelayed(t, r, nil)
+			register(t, d, webhookHook("a", ""))
+			if _, err := d.Enqueue(t.Context(), operation, event(t), producer.WithID("e1")); (err != nil) != (name == "refused") {
+				t.Errorf("enqueue e1: %v", err)
+			}
+			if _, err := d.Enqueue(t.Context(), operation, event(t), producer.WithID("e2")); err != nil {
+				t.Errorf("enqueue e2: %v", err)
+			}
+			var got []int64
+			for _, s := range r.sent(t) {
+				got = append(got, s.relay.Sequence)
+			}
+			if diff := cmp.Diff([]int64{1, 1, 2}, got); diff != "" {
+				t.Errorf("numbers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A delayed event has no place in the order, and is not brought early by another
 // road.
 func TestRelayedDelay(t *testing.T) {

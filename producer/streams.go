@@ -126,7 +126,8 @@ func (s *stream) number(m *message) {
 func (s *stream) settle(messages []*message) {
 	for i := len(messages) - 1; i >= 0; i-- {
 		m := messages[i]
-		if !m.fresh || !m.unseen && !m.result.Duplicate || s.last[m.relay.Hook] != m.relay.Sequence {
+		known := m.result.Duplicate && !m.doubted // under an earlier number
+		if !m.fresh || !m.unseen && !known || s.last[m.relay.Hook] != m.relay.Sequence {
 			continue
 		}
 		s.last[m.relay.Hook]--

@@ -123,14 +123,12 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	if a := d.answer(w, r); a.status != 0 {
-		d.metrics.WithLabelValues(a.result).Inc()
-		a.write(w)
-	}
+	a := d.answer(w, r)
+	d.metrics.WithLabelValues(a.result).Inc()
+	a.write(w)
 }
 
-// answer reads a request and has it handled; the zero answer is for a client that
-// is gone.
+// answer reads a request and has it handled.
 func (d *Door) answer(w http.ResponseWriter, r *http.Request) answer {
 	if d.draining() {
 		return answer{status: http.StatusServiceUnavailable, result: resultUnavailable, wait: runningWait}
@@ -148,7 +146,8 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request) answer {
 	case int64(len(body)) > d.config.MaxBody:
 		return finally(resultTooLarge, "")
 	case err != nil:
-		return answer{}
+		// Who is too slow still listens, and silence would be a 200.
+		return unavailable()
 	}
 	m := message{body: body}
 	if err := d.authenticate(r, &m); err != nil {

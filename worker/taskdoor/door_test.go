@@ -11,10 +11,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -440,6 +442,18 @@ func TestClaimsAreAway(t *testing.T) {
 	b.want(sent{body: doc("t1", nil)}, 503, "unavailable")
 	if len(b.lanes.order) != 0 {
 		t.Error("appended without a claim")
+	}
+}
+
+// A body that does not arrive whole is not answered with the 200 of a handler
+// that says nothing: QStash would take the message for delivered.
+func TestBodyBreaksOff(t *testing.T) {
+	b := setup(t, nil)
+	request := httptest.NewRequest(http.MethodPost, publicURL, iotest.ErrReader(os.ErrDeadlineExceeded))
+	reply := httptest.NewRecorder()
+	b.door.ServeHTTP(reply, request)
+	if reply.Code != http.StatusServiceUnavailable || reply.Header().Get("Retry-After") == "" {
+		t.Errorf("answer %d %v", reply.Code, reply.Header())
 	}
 }
 
