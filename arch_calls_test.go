@@ -68,7 +68,9 @@ var callRules = []rule{
 		"log", "Set(Output|Flags|Prefix)", func(s source) bool { return s.under("cmd/gantry") }),
 	call("the environment is injected", "a variable that is read directly cannot be changed by a reload or set by a test",
 		"os", "Getenv|LookupEnv|Environ|ExpandEnv",
-		func(s source) bool { return s.test || s.under("cmd", "config", "internal/servers", "conformance", "examples") }),
+		func(s source) bool {
+			return s.test || s.under("cmd", "config", "internal/servers", "conformance", "examples")
+		}),
 	{"no test is skipped", "a skipped test is green and proves nothing; what it needs is brought by make test", skippedTests},
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ErrDetached, as the cause with which an asker's context ends, leaves the
-// question to whoever asks for its verdict next. Any other end takes it back.
+// ErrDetached is the cause with which an asker's context ends when the question
+// is left to whoever asks for its verdict next. Any other end takes it back.
 var ErrDetached = errors.New("asker left its question to others")
 
 // Question asks whether a tool call may go ahead (BeforeToolCall) or its result
