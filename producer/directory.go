@@ -35,6 +35,10 @@ func (d *directory) published(ctx context.Context) (hooks []lane.PublishedHook, 
 		return hooks, known
 	}
 	done := d.flight.DoChan("workers", func() (any, error) {
+		// Another caller's look may have ended since this one found none.
+		if _, _, fresh := d.remembered(); fresh {
+			return nil, nil
+		}
 		// Callers share the look, so that none of them may cancel it.
 		shared, cancel := context.WithTimeout(context.WithoutCancel(ctx), directoryTimeout)
 		defer cancel()
